@@ -3,65 +3,51 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
+use support::Service;
+use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_petstore");
 
-/// A service on a new database in a temporary directory. Killed on drop.
-struct Service {
-    process: Child,
-    address: String,
-    metrics: String,
-    dir: tempfile::TempDir,
+/// A service on a new database in a temporary directory.
+struct Installation {
+    service: Service,
+    dir: TempDir,
 }
 
-impl Service {
+impl Installation {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut process = Command::new(BINARY)
+        let mut command = support::command(BINARY);
+        command
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(["--metrics-listen", "127.0.0.1:0"])
             .current_dir(dir.path())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        let host = |name: &str| {
-            first[name]
-                .as_str()
-                .unwrap()
-                .split('/')
-                .nth(2)
-                .unwrap()
-                .to_string()
-        };
-        let (address, metrics) = (host("url"), host("metrics_url"));
-        std::thread::spawn(move || lines.for_each(drop));
+            .stderr(Stdio::piped());
         Self {
-            process,
-            address,
-            metrics,
+            service: Service::start(&mut command),
             dir,
         }
     }
 
     /// Runs a shell script with the default addresses replaced by this service's.
     fn run(&self, script: &str) -> String {
-        let script = script.replace("127.0.0.1:8080", &self.address);
-        let script = script.replace("127.0.0.1:9464", &self.metrics);
+        let address = self.service.address.to_string();
+        let metrics = self.service.metrics_address().to_string();
+        let script = script
+            .replace("127.0.0.1:8080", &address)
+            .replace("127.0.0.1:9464", &metrics);
         let path = std::env::var("PATH").unwrap();
         let here = Path::new(BINARY).parent().unwrap().display();
         let output = Command::new("bash")
             .args(["-euc", &script])
             .env("PATH", format!("{here}:{path}"))
-            .env("PETSTORE_LISTEN", &self.address)
-            .env("PETSTORE_URL", format!("http://{}", self.address))
+            .env("PETSTORE_LISTEN", &address)
+            .env("PETSTORE_URL", format!("http://{address}"))
             .current_dir(self.dir.path())
             .output()
             .unwrap();
@@ -70,14 +56,8 @@ impl Service {
     }
 
     fn kill(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        self.kill();
+        self.service.signal("KILL");
+        self.service.wait();
     }
 }
 
@@ -105,13 +85,16 @@ const EVENTS: [&str; 2] = [OK, "retry:"];
 const NEW_KEY: &str = "export PETSTORE_KEY=$(petstore keys create test)\n";
 
 /// Runs curl examples and returns their status lines, and the start of streams.
-fn statuses(service: &Service, examples: &[String]) -> Vec<String> {
-    let run = |example: &String| match example.contains("curl -N") {
-        // It ends with the service.
-        true => service.run(&format!(
-            "{NEW_KEY}exec 3< <({{ {example} }} 2> /dev/null)\nhead -c 6 <&3"
-        )),
-        false => service.run(&format!("{NEW_KEY}{example}")),
+fn statuses(service: &Installation, examples: &[String]) -> Vec<String> {
+    let run = |example: &String| {
+        if example.contains("curl -N") {
+            // It ends with the service.
+            service.run(&format!(
+                "{NEW_KEY}exec 3< <({{ {example} }} 2> /dev/null)\nhead -c 6 <&3"
+            ))
+        } else {
+            service.run(&format!("{NEW_KEY}{example}"))
+        }
     };
     let outputs = examples
         .iter()
@@ -125,7 +108,7 @@ fn statuses(service: &Service, examples: &[String]) -> Vec<String> {
 #[test]
 fn readme_examples_work() {
     let readme = examples(&std::fs::read_to_string("README.md").unwrap());
-    let service = Service::start();
+    let service = Installation::start();
     let statuses = statuses(&service, &readme);
     // Create; list, by name, by id.
     let pets = [CREATED, OK, OK, OK];
@@ -153,11 +136,12 @@ fn readme_examples_work() {
 fn contract_examples_work() {
     let mut contract = examples(&std::fs::read_to_string("openapi.yaml").unwrap());
     // The examples of the other operations need it.
-    let delete = |example: &String| example.contains("-X DELETE http://127.0.0.1:8080/v1/webhooks");
-    let delete = contract.iter().position(delete).unwrap();
-    let delete = contract.remove(delete);
+    let deletes =
+        |example: &String| example.contains("-X DELETE http://127.0.0.1:8080/v1/webhooks");
+    let position = contract.iter().position(deletes).unwrap();
+    let delete = contract.remove(position);
     contract.push(delete);
-    let service = Service::start();
+    let service = Installation::start();
     service.run("KEY=$(petstore keys create first) && curl -sf http://127.0.0.1:8080/v1/pets -H \"Authorization: Bearer $KEY\" -d '{\"name\":\"A\",\"categoryId\":1,\"status\":\"available\"}' -H 'Content-Type: application/json'");
     let statuses = statuses(&service, &contract);
     // List, by name, by id; create, get, update, delete.
@@ -166,7 +150,8 @@ fn contract_examples_work() {
     let categories = [OK, CREATED, NO_CONTENT];
     // Inventory; list, place, get, complete, cancel (too late), return.
     let store = [OK, OK, CREATED, OK, OK, "HTTP/1.1 409 Conflict", OK];
-    let (accepted, gone) = ("HTTP/1.1 202 Accepted", "HTTP/1.1 410 Gone");
+    let accepted = "HTTP/1.1 202 Accepted";
+    let gone = "HTTP/1.1 410 Gone";
     // Create, list, get, update, rotate, test, replay, deliveries, retry (unknown).
     let webhooks = [CREATED, OK, OK, OK, OK, OK, accepted, OK, gone];
     // List keys, get the current one; delete the webhook.
@@ -178,7 +163,7 @@ fn contract_examples_work() {
 #[test]
 fn event_examples_work() {
     let guide = examples(&std::fs::read_to_string("docs/events.md").unwrap());
-    let service = Service::start();
+    let service = Installation::start();
     let name = r#"curl -sf http://127.0.0.1:8080/v1/categories/3 -X PUT -d '{"name":"Dogs"}' \
         -H "Authorization: Bearer $PETSTORE_KEY" -H 'Content-Type: application/json'"#;
     service.run(&format!("{NEW_KEY}{name}"));
@@ -194,7 +179,7 @@ fn event_examples_work() {
 #[test]
 fn webhook_examples_work() {
     let guide = examples(&std::fs::read_to_string("docs/webhooks.md").unwrap());
-    let service = Service::start();
+    let service = Installation::start();
     let commands = guide.iter().find(|it| it.contains("petstore webhooks"));
     let printed = service.run(commands.unwrap());
     assert!(printed.starts_with("whsec_"));
@@ -205,7 +190,7 @@ fn webhook_examples_work() {
 #[test]
 fn operations_guide_examples_work() {
     let guide = examples(&std::fs::read_to_string("docs/operations.md").unwrap());
-    let mut service = Service::start();
+    let mut service = Installation::start();
     // A restore needs a database that is not being served.
     let (restore, served): (Vec<_>, Vec<_>) =
         (guide.iter()).partition(|example| example.contains("petstore restore"));

@@ -295,11 +295,13 @@ fn fuzzing_starts_from_seeds_that_parse() {
         ApiKeyFilter::LIST,
     ];
     for list in lists {
-        let (mut by_id, mut by_name) = (0, 0);
+        let mut by_id = 0;
+        let mut by_name = 0;
         for cursor in seeds.iter().filter_map(|it| Cursor::parse(it, list).ok()) {
-            match cursor.position.name.is_empty() {
-                true => by_id += 1,
-                false => by_name += 1,
+            if cursor.position.name.is_empty() {
+                by_id += 1;
+            } else {
+                by_name += 1;
             }
         }
         assert!(by_id > 1 && by_name > 1, "{list:?}: {by_id} {by_name}");
@@ -323,7 +325,8 @@ fn assert_has_queries<F: Filter>(seeds: &[&str]) {
     let queries = seeds.iter().filter_map(|it| ListQuery::<F>::parse(it).ok());
     let links: Vec<_> = queries.filter(|query| query.after.is_some()).collect();
     let is_filtered = |query: &&ListQuery<F>| query.filter != F::default();
-    let (filtered, total) = (links.iter().filter(is_filtered).count(), links.len());
+    let filtered = links.iter().filter(is_filtered).count();
+    let total = links.len();
     let list = type_name::<F>();
     assert!(filtered < total, "{list}: {filtered} of {total}");
     let has_filter = size_of::<F>() > 0;

@@ -9,17 +9,14 @@
 use std::{alloc::System, fmt::Write, net::SocketAddr};
 
 use domain::api_key::{ApiKeySecret, NewApiKey, Scopes};
+use http::Version;
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
 use service::{self, Config, Listeners};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use store::{DatabaseUrl, Options, Role, Store};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use support::{HttpClient, RawConnection};
+use tokio::net::TcpListener;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -224,15 +221,11 @@ async fn hostile_requests_cost_no_more_than_their_size() {
     }
 
     // An HTTP/2 head may be larger before it is rejected, and is logged too.
-    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
-    let (mut http2, connection) = http2::handshake(TokioExecutor::new(), stream)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
+    let mut client = HttpClient::new(address);
+    client.version = Version::HTTP_2;
+    let mut http2 = client.http2().await.unwrap();
     let target = format!("http://x/%{}70sk_x", "25".repeat(30_000));
-    let request = http::Request::get(target)
-        .body(Full::<&[u8]>::default())
-        .unwrap();
+    let request = http::Request::get(target).body(Full::default()).unwrap();
     let before = ALLOCATOR.stats().bytes_allocated;
     let response = http2.send_request(request).await.unwrap();
     assert_eq!(response.status(), 431);
@@ -246,9 +239,7 @@ async fn hostile_requests_cost_no_more_than_their_size() {
 
 /// Sends a raw request and reads until the connection closes.
 async fn send(address: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut response = Vec::new();
-    stream.read_to_end(&mut response).await.unwrap();
-    String::from_utf8_lossy(&response).into()
+    let mut connection = RawConnection::connect(address).await;
+    connection.send(request).await;
+    String::from_utf8_lossy(&connection.read_to_end().await).into()
 }

@@ -1,13 +1,17 @@
 //! Adding many animals, for `petstore import` and `petstore seed`.
 
-use std::{pin::pin, time::Duration};
+use std::{mem, pin::pin, time::Duration};
 
 use indicatif::ProgressBar;
 use tokio::{select, time::sleep};
 
-use super::{Interrupt, counted, pet_record::ResolvedPet, status};
+use super::{
+    Interrupt, counted,
+    importer::{ImportError, Importer},
+    pet_record::ResolvedPet,
+    status,
+};
 use domain::{category::Category, import::MAX_CHUNK_SIZE};
-use store::{DatabaseUrl, ImportError, Importer};
 
 /// The time to wait before a wait is reported.
 const QUIET_TIME: Duration = Duration::from_secs(3);
@@ -15,12 +19,14 @@ const QUIET_TIME: Duration = Duration::from_secs(3);
 /// The maximum time that a write in progress may still take after a signal.
 const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 
+const INTERRUPTED: &str = "interrupted";
+
 /// The reason why not all animals were added.
-pub struct Stopped {
+pub struct Interruption {
     reason: String,
-    /// The number of animals that were added, and the number that may have been added in
-    /// addition.
+    /// The number of animals that were added.
     pub added: u64,
+    /// The number of animals that may have been added in addition.
     pub perhaps: u64,
     /// True if the command can be repeated to add the rest.
     pub can_continue: bool,
@@ -28,7 +34,7 @@ pub struct Stopped {
     is_outdated: bool,
 }
 
-impl Stopped {
+impl Interruption {
     /// Formats a message such as "interrupted; 3 of 12 animals were added".
     pub fn message(&self, all: u64, done: &str) -> String {
         let reason = &self.reason;
@@ -48,29 +54,26 @@ impl Stopped {
 /// An animal, with the number of records that are done once it is added.
 pub type NumberedPet = (u64, ResolvedPet);
 
-/// Adds the animals that `next` returns until `None`, and names categories. `bar` counts the
-/// animals that are in the store.
+/// Adds the animals that `next` returns until `None`, and names categories. The progress bar
+/// counts the animals that are in the store.
 pub async fn add(
-    url: &DatabaseUrl,
     mut importer: Importer,
     mut categories: Vec<Category>,
     mut next: impl FnMut() -> Result<Option<NumberedPet>, String>,
-    bar: &ProgressBar,
-    interrupt: &Interrupt,
-) -> Result<(), Stopped> {
+    wait: Wait<'_>,
+) -> Result<(), Interruption> {
+    let Wait { bar, interrupt } = wait;
     let is_atomic = importer.is_atomic();
     // An earlier command has added these animals, through a service.
     let earlier = bar.position();
-    let stopped = |reason, perhaps| Stopped {
+    let interruption = |reason: String, perhaps, is_outdated: bool| Interruption {
         reason,
         added: if is_atomic { earlier } else { bar.position() },
-        perhaps: if is_atomic { 0 } else { perhaps },
-        can_continue: !is_atomic || earlier > 0,
-        is_outdated: false,
+        perhaps,
+        can_continue: !is_outdated && (!is_atomic || earlier > 0),
+        is_outdated,
     };
-    let interrupted = || String::from("interrupted");
-    let wait = Wait { bar, interrupt };
-    let failed = |reason| stopped(reason, 0);
+    let failed = |reason| interruption(reason, 0, false);
     // Read ahead, so that the last chunk is known to be the last.
     let mut following = next().map_err(failed)?;
     while following.is_some() {
@@ -86,15 +89,15 @@ pub async fn add(
         }
         let is_last = following.is_none();
         if interrupt.is_set() {
-            return Err(stopped(interrupted(), 0));
+            return Err(failed(INTERRUPTED.into()));
         }
         let count = pets.len() as u64;
-        let mut names = std::mem::take(&mut categories);
+        let mut names = mem::take(&mut categories);
         // All commands use the same order, so that they don't lock each other out on a server.
         names.sort_by_key(|category| category.id.get());
         let writer = importer.writer();
-        let write = importer.write(pets, names, done, is_last);
-        let error = match wait.reply(writer, write).await {
+        let written = wait.reply(writer, importer.write(pets, names, done, is_last));
+        let error = match written.await {
             Some(Ok(pause)) => {
                 bar.inc(count);
                 select! {
@@ -107,7 +110,7 @@ pub async fn add(
             None => None,
         };
         // The chunk may have been written although there was no reply.
-        let perhaps = match importer.is_written(url, done, error.as_ref()).await {
+        let perhaps = match importer.is_written(done, error.as_ref()).await {
             Some(true) if is_last => return Ok(()),
             Some(true) => {
                 bar.inc(count);
@@ -116,18 +119,12 @@ pub async fn add(
             Some(false) => 0,
             None => count,
         };
-        let reason = error.as_ref().map_or_else(interrupted, ToString::to_string);
         let is_outdated = matches!(error, Some(ImportError::Outdated));
-        let stopped = stopped(reason, perhaps);
-        return Err(Stopped {
-            can_continue: stopped.can_continue && !is_outdated,
-            is_outdated,
-            ..stopped
-        });
+        let reason = error.map_or(INTERRUPTED.into(), |error| error.to_string());
+        return Err(interruption(reason, perhaps, is_outdated));
     }
-    let writer = importer.writer();
-    match wait.reply(writer, importer.finish()).await {
-        Some(Err(error)) if is_atomic => Err(stopped(error.to_string(), 0)),
+    match wait.reply(importer.writer(), importer.finish()).await {
+        Some(Err(error)) if is_atomic => Err(failed(error.to_string())),
         // All animals are in the store.
         _ => Ok(()),
     }

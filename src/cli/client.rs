@@ -1,30 +1,22 @@
 //! An HTTP client for the commands that use the API of a service.
 
-use std::{env, error::Error, io, str::FromStr, sync::Arc, time::Duration};
+use std::{env, error::Error, str::FromStr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use clap::Args;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{AUTHORIZATION, CONTENT_TYPE, HOST, LINK, RETRY_AFTER, USER_AGENT},
     uri::Scheme,
 };
-use http_body_util::{BodyExt, Full};
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{self, SendRequest},
-};
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use rustls::ClientConfig;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::timeout,
+    net::lookup_host,
+    time::{Instant, timeout, timeout_at},
 };
-use tokio_rustls::TlsConnector;
 
 use outbound::{
-    bounded_stream::{BoundedStream, ReadBudget, TooMuchReceived},
+    http1::{self, Connection},
     tls,
 };
 
@@ -35,11 +27,6 @@ const MAX_BODY_TIME: Duration = Duration::from_secs(300);
 /// The maximum number of bytes that a service may send for one request. A page of events, the
 /// longest response there is, takes less than a quarter of it.
 const MAX_RESPONSE: usize = 8 << 20;
-/// The maximum size of the head of a response.
-const MAX_HEAD: usize = 64 << 10;
-/// The maximum number of bytes that a service may send up to the end of the head: the TLS
-/// handshake, interim responses (1xx), and the head itself.
-const MAX_UNTIL_HEAD: usize = 256 << 10;
 /// The maximum number of characters of an error message that are shown.
 const MAX_MESSAGE_CHARS: usize = 1000;
 
@@ -115,7 +102,7 @@ impl ServiceUrl {
 pub enum Failure {
     #[error("{0}; start the service, or name its URL with --url")]
     NoResponse(String),
-    #[error("{0}; name the URL of a petstore service with --url")]
+    #[error("the response from {0} is too long; name the URL of a petstore service with --url")]
     TooLong(String),
     /// The same request may succeed later.
     #[error("{message}")]
@@ -130,13 +117,8 @@ pub enum Failure {
 pub struct Client {
     url: ServiceUrl,
     authorization: HeaderValue,
-    tls: Option<TlsConnector>,
+    tls: Option<Arc<ClientConfig>>,
     connection: Option<Connection>,
-}
-
-struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    budget: ReadBudget,
 }
 
 impl Client {
@@ -146,7 +128,7 @@ impl Client {
         authorization.set_sensitive(true);
         let tls = url.uses_tls().then(|| {
             let roots = rustls_native_certs::load_native_certs().certs;
-            Arc::new(tls::verifying(roots)).into()
+            Arc::new(tls::verifying(roots))
         });
         Ok(Self {
             url,
@@ -156,16 +138,8 @@ impl Client {
         })
     }
 
-    /// Sends a GET request to a path below `/v1`. The service may take `wait` longer to respond.
-    pub async fn get(
-        &mut self,
-        path: &str,
-        wait: Duration,
-    ) -> Result<(HeaderMap, Vec<u8>), Failure> {
-        self.request(Method::GET, path, None, wait).await
-    }
-
-    /// Sends a request to a path below `/v1`, with a body in JSON if there is one.
+    /// Sends a request to a path below `/v1`, with a body in JSON if there is one. The service may
+    /// take `wait` longer to respond.
     pub async fn request(
         &mut self,
         method: Method,
@@ -173,133 +147,78 @@ impl Client {
         body: Option<String>,
         wait: Duration,
     ) -> Result<(HeaderMap, Vec<u8>), Failure> {
-        let request = ClientRequest {
-            method,
-            path,
-            body: body.map(Bytes::from),
-            wait,
-        };
-        // The service may have closed the connection in the meantime. Only a request without
-        // effect can be sent again.
-        let is_safe = request.method.is_safe();
-        let (status, headers, body) = match self.connection.take().filter(|_| is_safe) {
-            Some(connection) => match self.send(connection, &request).await {
-                Err(_) => self.connect_and_send(&request).await,
-                response => response,
-            },
-            None => self.connect_and_send(&request).await,
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url.base_path()))
+            .header(HOST, self.url.authority())
+            .header(AUTHORIZATION, self.authorization.clone())
+            .header(USER_AGENT, http1::USER_AGENT);
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
         }
-        .map_err(|error| {
-            let authority = self.url.authority();
-            if is_too_long(&*error) {
-                return Failure::TooLong(format!("the response from {authority} is too long"));
-            }
-            Failure::NoResponse(format!("no response from {authority}: {}", causes(&*error)))
-        })?;
+        let authority = self.url.authority().to_string();
+        let no_response = |cause: &dyn Error| {
+            Failure::NoResponse(format!("no response from {authority}: {cause}"))
+        };
+        let request = request.body(body.unwrap_or_default().into());
+        let request = request.map_err(|error| no_response(&error))?;
+        let response = match self.exchange(request, wait).await {
+            Ok(response) => response,
+            Err(error) if error.is_too_long() => return Err(Failure::TooLong(authority)),
+            Err(error) => return Err(no_response(&error)),
+        };
+        let (head, body) = response.into_parts();
+        let status = head.status;
         if status.is_success() {
-            return Ok((headers, body));
+            return Ok((head.headers, body));
         }
         let message = error_message(status, &body);
-        let is_temporary = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-        Err(match is_temporary {
-            true => Failure::Unavailable {
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            let retry_after = retry_after(&head.headers);
+            return Err(Failure::Unavailable {
                 message,
-                retry_after: retry_after(&headers),
-            },
-            false => Failure::Rejected { status, message },
-        })
+                retry_after,
+            });
+        }
+        Err(Failure::Rejected { status, message })
     }
 
-    async fn connect_and_send(&mut self, request: &ClientRequest<'_>) -> SendResult {
-        let connection = timeout(TIMEOUT, self.connect()).await??;
-        self.send(connection, request).await
-    }
-
-    async fn connect(&self) -> Result<Connection, Box<dyn Error>> {
-        let (host, port) = (self.url.host.as_str(), self.url.port());
-        let budget = ReadBudget::new(MAX_UNTIL_HEAD);
-        let stream = TcpStream::connect((host, port)).await?;
-        let stream = BoundedStream::new(stream, budget.clone());
-        let sender = match &self.tls {
-            None => handshake(stream).await?,
-            Some(tls) => {
-                let name = ServerName::try_from(host.to_string())?;
-                handshake(tls.connect(name, stream).await?).await?
-            }
-        };
-        Ok(Connection { sender, budget })
+    /// Sends the request, over the connection of the last one if it still works.
+    async fn exchange(
+        &mut self,
+        request: Request<Bytes>,
+        wait: Duration,
+    ) -> http1::Result<Response<Vec<u8>>> {
+        // The service may have closed the connection in the meantime. Only a request without
+        // effect can be sent again.
+        let is_safe = request.method().is_safe();
+        if let Some(connection) = self.connection.take().filter(|_| is_safe)
+            && let Ok(response) = self.send(connection, request.clone(), wait).await
+        {
+            return Ok(response);
+        }
+        let deadline = Instant::now() + TIMEOUT;
+        let host = self.url.host.as_str();
+        let addresses = timeout_at(deadline, lookup_host((host, self.url.port()))).await?;
+        let addresses: Vec<_> = addresses.map_err(http1::Error::Connection)?.collect();
+        let tls = self.tls.as_ref().map(|tls| (tls, host));
+        let connection = Connection::open(&addresses, tls, MAX_RESPONSE, deadline).await?;
+        self.send(connection, request, wait).await
     }
 
     /// Sends the request and keeps the connection for the next one.
     async fn send(
         &mut self,
         mut connection: Connection,
-        request: &ClientRequest<'_>,
-    ) -> SendResult {
-        connection.budget.reset(MAX_UNTIL_HEAD);
-        connection.sender.ready().await?;
-        let mut head = Request::builder()
-            .method(&request.method)
-            .uri(format!("{}{}", self.url.base_path(), request.path))
-            .header(HOST, self.url.authority())
-            .header(AUTHORIZATION, self.authorization.clone())
-            .header(USER_AGENT, concat!("petstore/", env!("CARGO_PKG_VERSION")));
-        if request.body.is_some() {
-            head = head.header(CONTENT_TYPE, "application/json");
-        }
-        let body = Full::new(request.body.clone().unwrap_or_default());
-        let sent = connection.sender.send_request(head.body(body)?);
-        let response = timeout(request.wait + TIMEOUT, sent).await??;
+        request: Request<Bytes>,
+        wait: Duration,
+    ) -> http1::Result<Response<Vec<u8>>> {
+        let response = timeout(wait + TIMEOUT, connection.send(request)).await??;
         let (head, body) = response.into_parts();
-        connection.budget.reset(MAX_RESPONSE);
-        let bytes = timeout(MAX_BODY_TIME, read(body)).await??;
+        let body = timeout(MAX_BODY_TIME, http1::read(body, MAX_RESPONSE, TIMEOUT)).await??;
         self.connection = Some(connection);
-        Ok((head.status, head.headers, bytes))
+        Ok(Response::from_parts(head, body))
     }
-}
-
-struct ClientRequest<'a> {
-    method: Method,
-    path: &'a str,
-    body: Option<Bytes>,
-    /// The additional time that the service may take to respond.
-    wait: Duration,
-}
-
-type SendResult = Result<(StatusCode, HeaderMap, Vec<u8>), Box<dyn Error>>;
-
-async fn handshake(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<SendRequest<Full<Bytes>>, Box<dyn Error>> {
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(MAX_HEAD);
-    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    Ok(sender)
-}
-
-/// Reads a body, whose size is bounded by the budget of its connection.
-async fn read(mut body: Incoming) -> Result<Vec<u8>, Box<dyn Error>> {
-    let mut bytes = Vec::new();
-    while let Some(frame) = timeout(TIMEOUT, body.frame()).await? {
-        bytes.extend(frame?.into_data().unwrap_or_default());
-    }
-    Ok(bytes)
-}
-
-fn is_too_long(error: &(dyn Error + 'static)) -> bool {
-    let is_cause = |error: &io::Error| error.get_ref().is_some_and(|it| it.is::<TooMuchReceived>());
-    error.downcast_ref().is_some_and(is_cause) || error.source().is_some_and(is_too_long)
-}
-
-/// Formats an error with its causes, none of which hyper shows by itself.
-fn causes(error: &(dyn Error + 'static)) -> String {
-    // An I/O error shows its cause already.
-    let source = error.source().filter(|_| !error.is::<io::Error>());
-    source.map_or_else(
-        || error.to_string(),
-        |source| format!("{error}: {}", causes(source)),
-    )
 }
 
 /// Returns the message of an Error body. A proxy may have sent something else.

@@ -58,16 +58,16 @@ pub struct PasswordFile {
 impl ServedDatabase {
     /// Returns the options that name the database, for a command that a person can copy.
     pub fn options(&self) -> String {
-        let database = match self.database.to_string() {
-            default if default == DEFAULT_DATABASE => String::new(),
-            other => format!(" --database {}", shell_quote(&other)),
-        };
-        let password_file = &self.password.database_password_file;
-        let password_file = password_file.as_ref().map_or(String::new(), |file| {
+        let mut options = String::new();
+        let database = self.database.to_string();
+        if database != DEFAULT_DATABASE {
+            options += &format!(" --database {}", shell_quote(&database));
+        }
+        if let Some(file) = &self.password.database_password_file {
             let file = shell_quote(&file.to_string_lossy());
-            format!(" --database-password-file {file}")
-        });
-        database + &password_file
+            options += &format!(" --database-password-file {file}");
+        }
+        options
     }
 
     /// Returns the database as shown to people.

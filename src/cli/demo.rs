@@ -80,9 +80,11 @@ pub struct DemoDatabase(TempDir);
 impl DemoDatabase {
     pub fn create() -> io::Result<Self> {
         // The folder is as private as other stores.
-        let mut folder = Builder::new();
-        let folder = folder.permissions(Permissions::from_mode(0o700));
-        folder.prefix("petstore-demo-").tempdir().map(Self)
+        let folder = Builder::new()
+            .prefix("petstore-demo-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir();
+        folder.map(Self)
     }
 
     pub fn directory(&self) -> &Path {

@@ -6,22 +6,22 @@ mod target;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use clap::{Args, CommandFactory, builder::FalseyValueParser};
+use clap::{Arg, Args, CommandFactory, builder::FalseyValueParser};
 use serde::Serialize;
 
 use super::{
-    CommandLine, CommandResult, ServedDatabase, block_on, counted, escape_for_terminal,
-    explain_os_errors,
+    CommandLine, CommandResult, block_on, counted, escape_for_terminal, explain_os_errors,
     packaged_settings::{SETTINGS, SETTINGS_VARIABLE},
     print, status,
 };
+use listeners::FileProcess;
 use target::ServiceOptions;
 
 #[derive(Args)]
 pub struct Doctor {
     #[command(flatten)]
     service: ServiceOptions,
-    /// Settings of the packaged service, to use and to look for mistakes in.
+    /// Settings of the packaged service, which are used and checked for mistakes.
     #[arg(
         long,
         env = SETTINGS_VARIABLE,
@@ -83,16 +83,16 @@ impl Report {
         self.add(Level::Warning, message, Some(advice.into()));
     }
 
+    fn problem(&mut self, message: impl Into<String>, advice: impl Into<String>) {
+        self.add(Level::Problem, message, Some(advice.into()));
+    }
+
     /// Adds a problem whose message ends with the advice.
     fn advised_problem(&mut self, message: &str) {
         match message.split_once("; ") {
             Some((message, advice)) => self.problem(message, advice),
             None => self.add(Level::Problem, message, None),
         }
-    }
-
-    fn problem(&mut self, message: impl Into<String>, advice: impl Into<String>) {
-        self.add(Level::Problem, message, Some(advice.into()));
     }
 }
 
@@ -130,24 +130,21 @@ impl Doctor {
             checks::settings(settings.on("settings"), file, &known);
         }
         let mut report = Report::default();
-        // A file that the service cannot read is a problem, even if root can read it.
-        let unprivileged = target.database.as_ref().map(ServedDatabase::give_up_root);
-        let store = match unprivileged {
-            Ok(Err(error)) => {
-                report.on("store").advised_problem(&error.to_string());
-                None
+        let mut store = None;
+        let mut process = None;
+        match checks::store(report.on("store"), &target).await {
+            Ok(inspection) => {
+                checks::keys(report.on("keys"), &inspection.keys, &target);
+                process = FileProcess::find(&inspection.server).await;
+                store = Some(inspection);
             }
-            _ => checks::store(report.on("store"), &target).await,
-        };
-        let store = store.as_ref();
-        if let (Some(store), Ok(database)) = (store, &target.database) {
-            checks::keys(report.on("keys"), &store.keys, database);
+            Err(error) => report.advised_problem(&error.to_string()),
         }
-        checks::clock(report.on("clock"), store);
+        checks::clock(report.on("clock"), store.as_ref());
         checks::disk(report.on("disk"), &target);
-        let is_ready = listeners::port(report.on("port"), &target, store);
-        listeners::imports(report.on("imports"), &target, store);
-        listeners::metrics(report.on("metrics"), &target, is_ready);
+        let is_ready = listeners::port(report.on("port"), &target, process.as_ref()).await;
+        listeners::imports(report.on("imports"), &target, process.as_ref());
+        listeners::metrics(report.on("metrics"), &target, is_ready).await;
         checks::certificate(report.on("certificate"), &target.tls);
         report.findings.append(&mut settings.findings);
         report.findings
@@ -164,10 +161,11 @@ impl Doctor {
                 Level::Warning => "warning",
                 Level::Problem => "problem",
             };
-            let advice = found.advice.as_ref();
-            let advice = advice.map_or(String::new(), |advice| format!("; {advice}"));
-            let text = escape_for_terminal(&format!("{}{advice}", found.message));
-            format!("{level:7}  {:11}  {text}\n", found.check)
+            let mut line = format!("{level:7}  {:11}  {}", found.check, found.message);
+            if let Some(advice) = &found.advice {
+                line += &format!("; {advice}");
+            }
+            escape_for_terminal(&line) + "\n"
         };
         findings.iter().map(line).collect()
     }
@@ -178,9 +176,7 @@ fn known_variables() -> BTreeSet<String> {
     let mut known = BTreeSet::from(["PETSTORE_KEY".to_string(), "PETSTORE_URL".to_string()]);
     let mut commands = vec![CommandLine::command()];
     while let Some(command) = commands.pop() {
-        let variables = command
-            .get_arguments()
-            .filter_map(|option| option.get_env());
+        let variables = command.get_arguments().filter_map(Arg::get_env);
         known.extend(variables.map(|name| name.to_string_lossy().into_owned()));
         commands.extend(command.get_subcommands().cloned());
     }

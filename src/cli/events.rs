@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, value::RawValue};
@@ -82,24 +82,25 @@ impl Reader {
         let as_json = self.events.json || !io::stdout().is_terminal();
         let now = Some("now".into());
         let mut after = self.events.after.clone();
-        let end = match self.events.follow {
+        let mut end = None;
+        if self.events.follow {
             // The position comes first: a lost long poll would not return it.
-            true => {
-                after = after.or(now);
-                None
-            }
+            after = after.or(now);
+        } else {
             // Events that happen while the log is printed do not delay the end.
-            false => Some(self.page(&now).await?.1.sequence),
-        };
+            let (_, newest) = self.page(&now).await?;
+            end = Some(newest.sequence);
+        }
         loop {
             let (body, next) = self.page(&after).await?;
             after = Some(next.to_string());
             let events: Vec<&RawValue> = serde_json::from_slice(&body)?;
             let mut lines = String::new();
             for event in events {
-                match as_json {
-                    true => lines += event.get(),
-                    false => lines += &readable(event.get())?,
+                if as_json {
+                    lines += event.get();
+                } else {
+                    lines += &readable(event.get())?;
                 }
                 lines.push('\n');
             }
@@ -118,15 +119,16 @@ impl Reader {
         let mut wait = if may_wait { MAX_WAIT } else { Duration::ZERO };
         for retries in 0.. {
             let path = self.events.path(after, wait);
-            let failure = match self.client.get(&path, wait).await {
+            let response = self.client.request(Method::GET, &path, None, wait).await;
+            let failure = match response {
                 Ok((headers, body)) => {
                     if retries > 0 {
                         status!("petstore: connected again");
                     }
                     self.is_connected = true;
-                    let next = next_parameter(&headers, "after");
-                    let next = next.and_then(|after| EventId::parse(&after));
-                    let next = next.ok_or("the response is not one of a petstore service")?;
+                    let next = next_parameter(&headers, "after")
+                        .and_then(|after| EventId::parse(&after))
+                        .ok_or("the response is not one of a petstore service")?;
                     return Ok((body, next));
                 }
                 Err(failure) => failure,
@@ -197,20 +199,22 @@ fn readable(json: &str) -> serde_json::Result<String> {
     // Names may contain characters that change how the rest of the line is shown.
     let text = |value: &Value| value.as_str().map(|text| text.escape_debug().to_string());
     let column = |name| text(&event[name]).unwrap_or_default();
-    let time = event["time"]
-        .as_str()
-        .and_then(|it| it.parse::<Timestamp>().ok());
-    let time = time.map_or_else(|| column("time"), |time| format!("{time:.0}"));
+    let parsed: Option<Timestamp> = event["time"].as_str().and_then(|time| time.parse().ok());
+    let time = parsed.map_or_else(|| column("time"), |time| format!("{time:.0}"));
     let data = &event["data"];
-    let details = [
+    let members = [
         text(&data["name"]).map(|name| format!("\"{name}\"")),
         data["petId"].as_i64().map(|id| format!("animal {id}")),
         text(&data["status"]),
         text(&event["keyid"]).map(|key| format!("by key {key}")),
     ];
-    let details: Vec<_> = details.into_iter().flatten().collect();
-    let (kind, subject, details) = (column("type"), column("subject"), details.join(", "));
-    Ok(format!("{time}  {kind:16}  {subject:12}  {details}"))
+    let details: Vec<_> = members.into_iter().flatten().collect();
+    Ok(format!(
+        "{time}  {:16}  {:12}  {}",
+        column("type"),
+        column("subject"),
+        details.join(", ")
+    ))
 }
 
 fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {

@@ -15,7 +15,11 @@ use super::{
     record_writer::{ORDER_COLUMNS, PetRow, RecordWriter, order_cells},
     status, stdout,
 };
-use domain::{category::CategoryNames, order::Order, pet::Pet};
+use domain::{
+    category::{CategoryName, CategoryNames},
+    order::Order,
+    pet::Pet,
+};
 use store::{explain, export_orders, export_pets};
 use system::atomic_file::AtomicFile;
 
@@ -49,9 +53,10 @@ impl Export {
                 }
                 let format = self.format.unwrap_or(Format::Jsonl);
                 // Others may write to the same terminal, such as `head`.
-                let bar = match stdout::is_file() {
-                    true => interrupt.progress_bar(self.nouns()),
-                    false => ProgressBar::hidden(),
+                let bar = if stdout::is_file() {
+                    interrupt.progress_bar(self.nouns())
+                } else {
+                    ProgressBar::hidden()
                 };
                 let exported = self.write(format, io::stdout().lock(), &bar)?;
                 self.report(exported);
@@ -77,8 +82,8 @@ impl Export {
     fn report(&self, exported: Option<u64>) {
         if let Some(count) = exported {
             let noun = if self.orders { "order" } else { "animal" };
-            let (count, location) = (counted(count, noun), self.database.location());
-            status!("Exported {count} from {location}.");
+            let location = self.database.location();
+            status!("Exported {} from {location}.", counted(count, noun));
         }
     }
 
@@ -90,9 +95,10 @@ impl Export {
         file: impl io::Write,
         bar: &ProgressBar,
     ) -> Result<Option<u64>, Box<dyn Error>> {
-        let columns = match self.orders {
-            true => ORDER_COLUMNS.to_vec(),
-            false => PetRow::columns(self.category_names),
+        let columns = if self.orders {
+            ORDER_COLUMNS.to_vec()
+        } else {
+            PetRow::columns(self.category_names)
         };
         let mut writer = RecordWriter::new(format, &columns, file)?;
         let mut pipe_closed = false;
@@ -107,23 +113,21 @@ impl Export {
         let start = |total| bar.set_length(total);
         let exported = block_on(async {
             let database = self.database.url()?;
-            let exported = match self.orders {
-                true => {
-                    let take = |order: Order, _: &CategoryNames| {
-                        written(writer.write(&order, || order_cells(&order)))
+            let exported = if self.orders {
+                let take = |order: Order, _: &CategoryNames| {
+                    written(writer.write(&order, || order_cells(&order)))
+                };
+                export_orders(&database, start, take).await
+            } else {
+                let take = |pet: Pet, names: &CategoryNames| {
+                    let name = names.name(pet.category_id).filter(|_| self.category_names);
+                    let row = PetRow {
+                        pet: &pet,
+                        category: name.map(CategoryName::as_str),
                     };
-                    export_orders(&database, start, take).await
-                }
-                false => {
-                    let take = |pet: Pet, names: &CategoryNames| {
-                        let row = match self.category_names {
-                            true => PetRow::with_category(&pet, names),
-                            false => PetRow::new(&pet),
-                        };
-                        written(writer.write(&row, || row.cells(self.category_names)))
-                    };
-                    export_pets(&database, start, take).await
-                }
+                    written(writer.write(&row, || row.cells(self.category_names)))
+                };
+                export_pets(&database, start, take).await
             };
             Ok::<_, Box<dyn Error>>(exported?)
         });

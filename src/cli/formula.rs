@@ -9,11 +9,11 @@
 const TRIGGERS: [char; 11] = ['=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r', '\n'];
 
 pub fn escape(text: &str) -> String {
-    let escape = |part| match is_formula(part) {
-        true => format!("'{part}"),
-        false => String::from(part),
-    };
-    text.split(';').map(escape).collect::<Vec<_>>().join(";")
+    let parts = text.split(';').map(|part| {
+        let apostrophe = if is_formula(part) { "'" } else { "" };
+        format!("{apostrophe}{part}")
+    });
+    parts.collect::<Vec<_>>().join(";")
 }
 
 /// Reverts [`escape`]. An apostrophe that is not in front of a formula is kept.

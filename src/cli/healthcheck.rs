@@ -1,23 +1,25 @@
 //! `petstore healthcheck`: a health check for containers without curl.
 
-use std::{
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::PathBuf,
-    sync::{Arc, mpsc},
-    thread,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
-use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, timeout_at},
+};
 
-use super::{CommandResult, Listen, escape_for_terminal, status, table::cut};
+use super::{CommandResult, Listen, block_on, escape_for_terminal, status, table::cut};
 use api::loopback_if_unspecified;
-use outbound::tls;
+use outbound::{
+    bounded_stream::ReadBudget,
+    http1::{Error, connect},
+    tls,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The maximum number of bytes that the other program may send.
+const MAX_RECEIVED: usize = 64 << 10;
 
 /// The maximum width of another program's response that is shown, in columns.
 const MAX_SHOWN: usize = 60;
@@ -37,22 +39,22 @@ pub struct Healthcheck {
 impl Healthcheck {
     pub fn run(self) -> CommandResult {
         let address = loopback_if_unspecified(self.listen.address());
-        match check_readiness(address, self.tls_cert.is_some()) {
-            Readiness::Ready => status!("{address} is ready"),
-            Readiness::NotReady(reason) => {
-                return Err(format!("{address} is not ready: {reason}").into());
+        let readiness = check_readiness(address, self.tls_cert.is_some());
+        Err(match block_on(async { Ok(readiness.await) })? {
+            Readiness::Ready => {
+                status!("{address} is ready");
+                return Ok(());
+            }
+            Readiness::NotReady(reason) | Readiness::TlsRequired(reason) => {
+                format!("{address} is not ready: {reason}")
             }
             Readiness::OtherProgram(said) => {
-                return Err(format!("{address} is not a petstore service: {said}").into());
+                format!("{address} is not a petstore service: {said}")
             }
-            Readiness::NoResponse(cause) => {
-                return Err(format!("no response from {address}{cause}").into());
-            }
-            Readiness::Refused => {
-                return Err(format!("no response from {address}: nothing listens there").into());
-            }
+            Readiness::NoResponse(cause) => format!("no response from {address}{cause}"),
+            Readiness::Refused => format!("no response from {address}: nothing listens there"),
         }
-        Ok(())
+        .into())
     }
 }
 
@@ -61,6 +63,8 @@ pub enum Readiness {
     Ready,
     /// Carries the reason that the service gave, and the status.
     NotReady(String),
+    /// The probe was sent without TLS. Carries the same as `NotReady`.
+    TlsRequired(String),
     /// Carries a short description of its response.
     OtherProgram(String),
     /// Carries the cause, as the end of a sentence.
@@ -70,21 +74,17 @@ pub enum Readiness {
 }
 
 /// Sends a readiness probe.
-pub fn check_readiness(address: SocketAddr, tls: bool) -> Readiness {
-    let (sender, receiver) = mpsc::channel();
-    // The probe runs on a thread, to bound the total time: the socket's timeouts apply to each
-    // read, and the other program may send one byte at a time.
-    thread::spawn(move || sender.send(probe(address, tls)));
-    use io::ErrorKind::{ConnectionRefused, InvalidData, TimedOut, WouldBlock};
-    match receiver.recv_timeout(TIMEOUT) {
-        Ok(Ok(response)) => read_response(&response),
-        Ok(Err(cause)) => match cause.kind() {
-            ConnectionRefused => Readiness::Refused,
-            InvalidData if tls => Readiness::NoResponse(" over TLS".into()),
-            TimedOut | WouldBlock => Readiness::NoResponse(format!(" within {TIMEOUT:?}")),
-            _ => Readiness::NoResponse(format!(": {cause}")),
-        },
-        Err(_) => Readiness::NoResponse(format!(" within {TIMEOUT:?}")),
+pub async fn check_readiness(address: SocketAddr, tls: bool) -> Readiness {
+    let deadline = Instant::now() + TIMEOUT;
+    let response = timeout_at(deadline, get_readyz(address, tls, deadline)).await;
+    match response.map_err(Error::from).flatten() {
+        Ok(response) => read_response(&response),
+        Err(Error::Connection(cause)) if cause.kind() == io::ErrorKind::ConnectionRefused => {
+            Readiness::Refused
+        }
+        Err(Error::Tls(_)) => Readiness::NoResponse(" over TLS".into()),
+        Err(Error::Timeout(_)) => Readiness::NoResponse(format!(" within {TIMEOUT:?}")),
+        Err(cause) => Readiness::NoResponse(format!(": {cause}")),
     }
 }
 
@@ -100,47 +100,39 @@ fn read_response(response: &str) -> Readiness {
     let message = body["message"].as_str().or(body["code"].as_str());
     if let (Some(status), Some(message), true) = (status, message, body["code"].is_string()) {
         let code = status.split(' ').next().unwrap_or_default();
-        return Readiness::NotReady(format!("{} ({code})", escape_for_terminal(message)));
+        let reason = format!("{} ({code})", escape_for_terminal(message));
+        // The probe is a valid request, except on a port that requires TLS.
+        return if body["code"] == "invalid_request" {
+            Readiness::TlsRequired(reason)
+        } else {
+            Readiness::NotReady(reason)
+        };
     }
+    let shown = |text| cut(&escape_for_terminal(text), MAX_SHOWN);
     Readiness::OtherProgram(match status {
-        Some(status) => format!(
-            "it answered {}",
-            cut(&escape_for_terminal(status), MAX_SHOWN)
-        ),
+        Some(status) => format!("it answered {}", shown(status)),
         None if status_line.is_empty() => "it closed the connection".into(),
-        None => format!(
-            "it said {}",
-            cut(&escape_for_terminal(status_line), MAX_SHOWN)
-        ),
+        None => format!("it said {}", shown(status_line)),
     })
 }
 
-fn probe(address: SocketAddr, tls: bool) -> io::Result<String> {
-    let stream = connect(address)?;
-    if !tls {
-        return get_readyz(stream, address);
-    }
+/// Sends `GET /readyz` and returns the response, as far as it can be read. hyper would not return
+/// the response of a program that does not speak HTTP.
+async fn get_readyz(address: SocketAddr, tls: bool, deadline: Instant) -> Result<String, Error> {
     let config = Arc::new(tls::insecure());
-    let tls = ClientConnection::new(config, address.ip().into());
-    let stream = StreamOwned::new(tls.map_err(io::Error::other)?, stream);
-    get_readyz(stream, address)
-}
-
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    Ok(stream)
-}
-
-/// Sends `GET /readyz` and returns the response, as far as it can be read.
-fn get_readyz(mut stream: impl Read + Write, address: SocketAddr) -> io::Result<String> {
+    let host = address.ip().to_string();
+    let tls = tls.then_some((&config, &*host));
+    let mut stream = connect(&[address], tls, ReadBudget::new(MAX_RECEIVED), deadline).await?;
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
     let mut response = Vec::new();
-    let read = stream.take(64 << 10).read_to_end(&mut response);
+    let exchange = async {
+        stream.write_all(request.as_bytes()).await?;
+        stream.flush().await?;
+        stream.read_to_end(&mut response).await
+    };
+    let read = exchange.await;
     if response.is_empty() {
-        read?;
+        read.map_err(Error::Connection)?;
     }
     Ok(String::from_utf8_lossy(&response).into())
 }

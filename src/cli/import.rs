@@ -17,15 +17,13 @@ use super::{
     CommandResult, Database, Interrupt, block_on,
     bulk::{self, Wait},
     counted, escape_path,
+    importer::Importer,
     pet_file::{self, Format},
     pet_record::{PetRecord, RecordError, ResolvedPet},
     status,
 };
-use domain::{
-    category::CategoryNames,
-    import::{FinishedImport, ImportId},
-};
-use store::{DatabaseUrl, Importer, category_names, explain, finished_import};
+use domain::{category::CategoryNames, import::ImportId};
+use store::{DatabaseUrl, category_names, explain, find_import};
 
 /// The maximum number of invalid lines that are reported one by one. Further ones are only
 /// counted.
@@ -76,20 +74,21 @@ impl Import {
     ) -> CommandResult {
         let name = source.name.clone();
         let id = source.id()?;
-        if !self.restart && !self.dry_run {
-            // This precedes the check of the file: the names of categories may have changed
-            // since.
-            if let Some(FinishedImport { pets, at }) = finished_import(&database, id).await? {
-                status!(
-                    "Nothing was imported: the content of {name} was already imported at \
-                     {at:.0} ({}). To import it again, use --restart.",
-                    counted(pets as u64, "animal")
-                );
-                return Ok(());
-            }
+        // This precedes the check of the file: the names of categories may have changed since.
+        if !self.restart
+            && !self.dry_run
+            && let Some(import) = find_import(&database, id).await?
+            && let Some(at) = import.finished_at
+        {
+            status!(
+                "Nothing was imported: the content of {name} was already imported at {at:.0} \
+                 ({}). To import it again, use --restart.",
+                counted(import.pets as u64, "animal")
+            );
+            return Ok(());
         }
         let names = category_names(&database).await?;
-        let Checked {
+        let FileSummary {
             valid,
             invalid,
             new_names,
@@ -126,17 +125,19 @@ impl Import {
         let mut importer = Importer::open(&database, Some(id)).await?;
         interrupt.notice();
         let bar = interrupt.progress_bar("animals");
+        let wait = Wait {
+            bar: &bar,
+            interrupt: &interrupt,
+        };
         if self.restart {
-            let (bar, interrupt) = (&bar, &interrupt);
-            let writer = importer.writer();
-            let restarted = Wait { bar, interrupt }.reply(writer, importer.restart());
+            let restarted = wait.reply(importer.writer(), importer.restart()).await;
             let interrupted = || interrupt.error("interrupted; nothing was imported".into());
-            restarted.await.ok_or_else(interrupted)??;
+            restarted.ok_or_else(interrupted)??;
         }
         let mut records = source.records(&names, &ProgressBar::hidden())?;
-        let mut number = importer.done();
-        let earlier = records.by_ref().take(number as usize);
-        let earlier = earlier.filter(|(_, record)| record.is_ok()).count() as u64;
+        let mut number = importer.done;
+        let done = records.by_ref().take(number as usize);
+        let earlier = done.filter(|(_, record)| record.is_ok()).count() as u64;
         if earlier == valid {
             importer.finish().await?;
             bar.finish_and_clear();
@@ -171,18 +172,16 @@ impl Import {
             }
             Ok(None)
         };
-        let added = bulk::add(&database, importer, Vec::new(), next, &bar, &interrupt).await;
+        let added = bulk::add(importer, Vec::new(), next, wait).await;
         bar.finish_and_clear();
-        if let Err(stopped) = added {
-            let message = stopped.message(valid, "imported");
-            return Err(interrupt.error(match (stopped.can_continue, self.restart) {
-                (true, false) => {
-                    format!("{message}; run the same command again to import the rest")
-                }
-                (true, true) => {
-                    format!("{message}; run the command again without --restart to import the rest")
-                }
-                (false, _) => message,
+        if let Err(interruption) = added {
+            let message = interruption.message(valid, "imported");
+            return Err(interrupt.error(if !interruption.can_continue {
+                message
+            } else if self.restart {
+                format!("{message}; run the command again without --restart to import the rest")
+            } else {
+                format!("{message}; run the same command again to import the rest")
             }));
         }
         status!("Imported {content}{skipped}.");
@@ -198,8 +197,9 @@ struct Source {
     file: File,
 }
 
-/// The result of checking a file.
-struct Checked {
+/// The content of a file.
+#[derive(Default)]
+struct FileSummary {
     valid: u64,
     invalid: u64,
     /// The number of categories that get a name.
@@ -211,25 +211,34 @@ impl Source {
     /// file.
     fn open(path: &Path, format: Format) -> Result<Self, Box<dyn Error>> {
         let is_stdin = path.as_os_str() == "-";
-        let (name, opened) = match is_stdin {
-            true => {
-                let stdin = io::stdin().as_fd().try_clone_to_owned();
-                ("standard input".into(), stdin.map(File::from))
-            }
-            false => (escape_path(path), File::open(path)),
+        let (name, opened) = if is_stdin {
+            let stdin = io::stdin().as_fd().try_clone_to_owned();
+            ("standard input".into(), stdin.map(File::from))
+        } else {
+            (escape_path(path), File::open(path))
         };
         let failed = |cause: io::Error| format!("cannot read {name}: {}", explain(path, &cause));
-        let file = opened.map_err(failed)?;
+        let mut file = opened.map_err(failed)?;
         let kind = file.metadata().map_err(failed)?;
         if kind.is_dir() {
             return Err(format!("{name} is a folder; name a .csv or .jsonl file in it").into());
         }
         // A part of standard input that was read before does not belong to the import.
-        let file = match kind.is_file() && !is_stdin {
-            true => file,
-            false => spool(&name, file)?,
-        };
+        if is_stdin || !kind.is_file() {
+            file = spool(&name, file)?;
+        }
         Ok(Self { name, format, file })
+    }
+
+    /// Returns the file, to be read from its start.
+    fn rewind(&self) -> Result<File, String> {
+        let rewound = (&self.file).rewind();
+        let file = rewound.and_then(|()| self.file.try_clone());
+        file.map_err(|cause| self.unreadable(&cause))
+    }
+
+    fn unreadable(&self, cause: &io::Error) -> String {
+        format!("cannot read {}: {cause}", self.name)
     }
 
     /// Reads the file from its start. Yields each record with the number of its first line.
@@ -238,12 +247,9 @@ impl Source {
         names: &CategoryNames,
         bar: &ProgressBar,
     ) -> Result<impl Iterator<Item = (u64, Result<ResolvedPet, RecordError>)> + use<>, String> {
-        let failed = |cause: io::Error| format!("cannot read {}: {cause}", self.name);
-        let mut file = self.file.try_clone().map_err(failed)?;
-        file.rewind().map_err(failed)?;
-        let file = BufReader::with_capacity(1 << 16, bar.wrap_read(file));
-        let records = pet_file::read(self.format, file);
-        let records = records.map_err(|error| format!("cannot import {}: {error}", self.name))?;
+        let file = BufReader::with_capacity(1 << 16, bar.wrap_read(self.rewind()?));
+        let records = pet_file::read(self.format, file)
+            .map_err(|error| format!("cannot import {}: {error}", self.name))?;
         let mut names = names.clone();
         let mut resolve =
             move |pet: PetRecord| pet.resolve(&mut names).map_err(RecordError::Invalid);
@@ -255,20 +261,20 @@ impl Source {
         &self,
         names: &CategoryNames,
         interrupt: &Interrupt,
-    ) -> Result<Checked, Box<dyn Error>> {
+    ) -> Result<FileSummary, Box<dyn Error>> {
         let bar = interrupt.progress_bar("bytes checked");
         bar.set_length(self.file.metadata()?.len());
         let name = &self.name;
-        let (mut valid, mut invalid, mut new_names) = (0, 0, 0);
+        let mut summary = FileSummary::default();
         for (line, record) in self.records(names, &bar)? {
             match record {
                 Ok((_, category)) => {
-                    valid += 1;
-                    new_names += u64::from(category.is_some());
+                    summary.valid += 1;
+                    summary.new_names += u64::from(category.is_some());
                 }
                 Err(RecordError::Invalid(reason)) => {
-                    invalid += 1;
-                    if invalid <= MAX_REPORTED {
+                    summary.invalid += 1;
+                    if summary.invalid <= MAX_REPORTED {
                         bar.suspend(|| status!("{name}, line {line}: {reason}"));
                     }
                 }
@@ -279,26 +285,21 @@ impl Source {
             }
         }
         bar.finish_and_clear();
-        if invalid > MAX_REPORTED {
-            status!("… and {} more", invalid - MAX_REPORTED);
+        if summary.invalid > MAX_REPORTED {
+            status!("… and {} more", summary.invalid - MAX_REPORTED);
         }
-        Ok(Checked {
-            valid,
-            invalid,
-            new_names,
-        })
+        Ok(summary)
     }
 
     /// Returns an id that is the same for every import of this content.
     fn id(&self) -> Result<ImportId, String> {
-        let failed = |cause: io::Error| format!("cannot read {}: {cause}", self.name);
         let mut hash = Sha256::new();
         hash.update([self.format as u8]);
-        let mut file = self.file.try_clone().map_err(failed)?;
-        file.rewind().map_err(failed)?;
+        let mut file = self.rewind()?;
         let mut buffer = vec![0; 1 << 16];
         loop {
-            match file.read(&mut buffer).map_err(failed)? {
+            let read = file.read(&mut buffer);
+            match read.map_err(|cause| self.unreadable(&cause))? {
                 0 => return Ok(ImportId(hash.finalize().into())),
                 length => hash.update(&buffer[..length]),
             }
@@ -309,11 +310,10 @@ impl Source {
 /// Copies a stream to a temporary file without a name, which vanishes with the process.
 fn spool(name: &str, mut from: File) -> Result<File, String> {
     let failed = |cause| {
-        let folder = env::temp_dir();
-        let folder = folder.display();
         format!(
-            "cannot copy {name} to a temporary file in {folder}: {cause}; to use another folder, \
-             set TMPDIR"
+            "cannot copy {name} to a temporary file in {}: {cause}; to use another folder, set \
+             TMPDIR",
+            env::temp_dir().display()
         )
     };
     let mut file = tempfile::tempfile().map_err(failed)?;

@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    fmt, fs, future, io, process,
+    fs, future, io, process,
     sync::{Arc, Mutex, MutexGuard},
     thread,
 };
@@ -33,26 +33,19 @@ struct Reaction {
 }
 
 /// The error of a command that a signal has ended.
-#[derive(Debug)]
-pub struct Interrupted {
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SignalError {
     message: String,
     signal: SignalKind,
 }
 
-impl Interrupted {
+impl SignalError {
     /// Returns the exit code: by convention, 128 plus the number of the signal.
     pub fn exit_code(&self) -> u8 {
         exit_code(self.signal)
     }
 }
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for Interrupted {}
 
 fn exit_code(signal: SignalKind) -> u8 {
     128 + signal.as_raw_value() as u8
@@ -65,11 +58,11 @@ impl Interrupt {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()?;
-        let (mut interrupt, mut terminate, mut hangup) = {
-            let _guard = runtime.enter();
-            let terminate = signal(SignalKind::terminate())?;
-            (signal(SignalKind::interrupt())?, terminate, hangup()?)
-        };
+        let guard = runtime.enter();
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = hangup()?;
+        drop(guard);
         let reaction = Arc::new(Mutex::new(Reaction {
             sentence: Some(sentence.into()),
             bar: WeakProgressBar::default(),
@@ -124,7 +117,7 @@ impl Interrupt {
     /// Returns the error of a command that has stopped, because of a signal or not.
     pub fn error(&self, message: String) -> Box<dyn Error> {
         match *self.received.borrow() {
-            Some(signal) => Box::new(Interrupted { message, signal }),
+            Some(signal) => Box::new(SignalError { message, signal }),
             None => message.into(),
         }
     }
@@ -157,10 +150,10 @@ fn lock(reaction: &Mutex<Reaction>) -> MutexGuard<'_, Reaction> {
 
 /// Returns SIGHUP, which a closed terminal sends, unless the command was started with `nohup`.
 pub fn hangup() -> io::Result<Option<Signal>> {
-    match is_hangup_ignored() {
-        true => Ok(None),
-        false => signal(SignalKind::hangup()).map(Some),
+    if is_hangup_ignored() {
+        return Ok(None);
     }
+    signal(SignalKind::hangup()).map(Some)
 }
 
 pub async fn next(signal: &mut Option<Signal>) {

@@ -135,13 +135,13 @@ impl Create {
         let key = created.map_err(|error| unusable(error, &self.database))?;
         store.close().await;
         announce(&key, &self.database);
-        let others = others.iter().map(|(_, key)| key);
-        let others: Vec<_> = others
-            .filter(|other| other.name == key.name && other.is_valid_at(now))
-            .map(|other| format!("key {}", other.id))
+        let namesakes: Vec<_> = others
+            .iter()
+            .filter(|(_, other)| other.name == key.name && other.is_valid_at(now))
+            .map(|(_, other)| format!("key {}", other.id))
             .collect();
-        if !others.is_empty() {
-            status!("Also valid under this name: {}.", others.join(", "));
+        if !namesakes.is_empty() {
+            status!("Also valid under this name: {}.", namesakes.join(", "));
         }
         Ok(())
     }
@@ -152,39 +152,43 @@ impl Rotate {
         let now = Clock::system().now();
         let store = open(&self.database).await?;
         let old = find(&store, &self.key, now, &self.database).await?;
-        let (old_key, options) = (shown(&old), self.database.options());
+        let old_key = shown(&old);
+        let options = self.database.options();
         let name = shell_quote(old.name.as_str());
         let instead = format!("create a new key instead: petstore keys create {name}{options}");
         if !old.is_valid_at(now) {
-            let (location, ended) = (
-                self.database.location(),
-                match old.revoked_at {
-                    Some(at) => format!("was revoked at {at:.0}"),
-                    None => "has expired".into(),
-                },
-            );
+            let location = self.database.location();
+            let ended = match old.revoked_at {
+                Some(at) => format!("was revoked at {at:.0}"),
+                None => "has expired".into(),
+            };
             return Err(format!("{old_key} in {location} {ended}; {instead}").into());
         }
         // If the key was rotated before, its expiry is the end of a grace period: a successor
         // with that lifetime would be a trap.
         let keys = store.api_key_list().await?;
-        let newer = keys.iter().map(|(_, key)| key);
-        let newer = newer.filter(|key| key.name == old.name && key.id > old.id);
+        let newer = keys
+            .iter()
+            .map(|(_, key)| key)
+            .filter(|key| key.name == old.name && key.id > old.id)
+            .max_by_key(|key| (key.is_valid_at(now), key.id));
         if let Some(expiry) = old.expires_at
-            && let Some(newer) = newer.max_by_key(|key| (key.is_valid_at(now), key.id))
+            && let Some(newer) = newer
         {
-            let (id, newer_key) = (newer.id, shown(newer));
-            return Err(match newer.is_valid_at(now) {
-                true => format!(
+            let newer_key = shown(newer);
+            let message = if newer.is_valid_at(now) {
+                format!(
                     "{newer_key} is newer than {old_key}; rotate that one: petstore keys rotate \
-                     {id}{options}"
-                ),
-                false => format!(
+                     {}{options}",
+                    newer.id
+                )
+            } else {
+                format!(
                     "{old_key} expires {expiry:.0}, and its successor {newer_key} is no longer \
                      valid; {instead}"
-                ),
-            }
-            .into());
+                )
+            };
+            return Err(message.into());
         }
         let lifetime = old.expires_at.map(|at| at.duration_since(old.created_at));
         let successor = NewApiKey {
@@ -193,10 +197,11 @@ impl Rotate {
             created_at: now,
             expires_at: lifetime.and_then(|lifetime| now.checked_add(lifetime).ok()),
         };
-        let (secret, end) = (ApiKeySecret::generate(), now + self.grace);
+        let secret = ApiKeySecret::generate();
         print_secret(&secret)?;
-        let created = store.api_key_rotate(old.id, end, successor, secret.hash());
-        let created = created
+        let grace_end = now + self.grace;
+        let rotated = store.api_key_rotate(old.id, grace_end, successor, secret.hash());
+        let created = rotated
             .await
             .map_err(|error| unusable(error, &self.database))?;
         store.close().await;
@@ -204,10 +209,11 @@ impl Rotate {
             let message = format!("{old_key} was just revoked, so the secret above is not valid");
             return Err(format!("{message}; {instead}").into());
         };
-        let end = old.expires_at.map_or(end, |expiry| expiry.min(end));
-        let until = match end > now {
-            true => format!("stays valid until {end:.0}"),
-            false => "is no longer valid".into(),
+        let end = old.expires_at.unwrap_or(grace_end).min(grace_end);
+        let until = if end > now {
+            format!("stays valid until {end:.0}")
+        } else {
+            "is no longer valid".into()
         };
         announce(&key, &self.database);
         status!("It replaces {old_key}, which {until}.");
@@ -222,12 +228,13 @@ impl Revoke {
         let key = find(&store, &self.key, now, &self.database).await?;
         let key = store.api_key_revoke(key.id, now).await?.unwrap_or(key);
         store.close().await;
-        let (key, before, location) = (shown(&key), key.revoked_at, self.database.location());
-        match before {
+        let shown = shown(&key);
+        let location = self.database.location();
+        match key.revoked_at {
             None => {
-                status!("Revoked {key} in {location}. Services reject it within a second.");
+                status!("Revoked {shown} in {location}. Services reject it within a second.");
             }
-            Some(at) => status!("In {location}, {key} was already revoked at {at:.0}."),
+            Some(at) => status!("In {location}, {shown} was already revoked at {at:.0}."),
         }
         Ok(())
     }
@@ -252,34 +259,35 @@ async fn find(
     now: Timestamp,
     database: &Database,
 ) -> Result<ApiKey, String> {
-    let (location, options) = (database.location(), database.options());
+    let location = database.location();
     let name = escape_for_terminal(id_or_name);
     let keys = store.api_key_list().await.map_err(|e| e.to_string())?;
-    let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
-    let named = |key: &&ApiKey| key.name.as_str() == id_or_name;
+    let keys = keys.iter().map(|(_, key)| key);
     // No name is a number.
-    if let Some(key) = keys.iter().find(|key| key.id.to_string() == id_or_name) {
+    if let Some(key) = keys.clone().find(|key| key.id.to_string() == id_or_name) {
         return Ok(key.clone());
     }
-    let all: Vec<_> = keys.iter().filter(named).collect();
-    let valid: Vec<_> = keys
-        .iter()
-        .filter(named)
-        .filter(|key| key.is_valid_at(now))
-        .collect();
+    let all: Vec<_> = keys.filter(|key| key.name.as_str() == id_or_name).collect();
+    let is_valid = |key: &&ApiKey| key.is_valid_at(now);
+    let valid: Vec<_> = all.iter().copied().filter(is_valid).collect();
     match (&valid[..], &all[..]) {
         ([key], _) | ([], [key]) => Ok((*key).clone()),
         ([], []) => Err(format!(
-            "there is no key {name} in {location}; see all keys with: petstore keys \
-                 list{options}"
+            "there is no key {name} in {location}; see all keys with: petstore keys list{}",
+            database.options()
         )),
         ([], several) | (several, _) => {
             let ids = several.iter().map(|key| {
-                let used = key
-                    .last_used_at
-                    .map_or("never used".into(), |at| format!("last used {at:.0}"));
-                let (id, created, end) = (key.id, key.created_at, validity(key));
-                format!("\n  {id} (created {created:.0}, {end}, {used})")
+                let used = match key.last_used_at {
+                    Some(at) => format!("last used {at:.0}"),
+                    None => "never used".into(),
+                };
+                format!(
+                    "\n  {} (created {:.0}, {}, {used})",
+                    key.id,
+                    key.created_at,
+                    validity(key)
+                )
             });
             Err(format!(
                 "{} keys in {location} are named {name}; give the id of one of them:{}",
@@ -292,10 +300,11 @@ async fn find(
 
 /// Parses the name of a new key. A number would be taken for the id of a key.
 fn new_name(text: &str) -> Result<KeyName, String> {
-    match text.trim().bytes().all(|byte| byte.is_ascii_digit()) && !text.trim().is_empty() {
-        true => Err("a number would be taken for the id of a key; add a word to it".into()),
-        false => parse::<KeyName>(text),
+    let digits = text.trim();
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("a number would be taken for the id of a key; add a word to it".into());
     }
+    parse(text)
 }
 
 /// Formats a key for messages: with its id, because names are not unique.
@@ -308,25 +317,29 @@ fn shown(key: &ApiKey) -> String {
 }
 
 fn announce(key: &ApiKey, database: &Database) {
-    let (shown, location, scopes) = (shown(key), database.location(), key.scopes);
-    let end = validity(key);
-    status!("Created {shown} in {location}: scopes {scopes}; {end}.");
+    status!(
+        "Created {} in {}: scopes {}; {}.",
+        shown(key),
+        database.location(),
+        key.scopes,
+        validity(key)
+    );
 }
 
 fn validity(key: &ApiKey) -> String {
-    let expiry = key.expires_at;
-    expiry.map_or("never expires".into(), |at| format!("expires {at:.0}"))
+    match key.expires_at {
+        Some(at) => format!("expires {at:.0}"),
+        None => "never expires".into(),
+    }
 }
 
 /// Prints the secret of a key before the key exists: if that fails, there is no valid key with a
 /// lost secret.
 fn print_secret(secret: &ApiKeySecret) -> CommandResult {
     if stdout::is_null() {
-        return Err(
-            "standard output is closed or /dev/null, so nobody would see the secret; no key \
-                    was created"
-                .into(),
-        );
+        let message = "standard output is closed or /dev/null, so nobody would see the secret; \
+                       no key was created";
+        return Err(message.into());
     }
     status!("The secret of the new key, which won't be shown again:");
     print_all(format!("{}\n", secret.reveal()).as_bytes())

@@ -14,9 +14,9 @@ mod export;
 mod formula;
 mod healthcheck;
 mod import;
+mod importer;
 mod interrupt;
 mod keys;
-mod line_numbers;
 mod listen;
 mod man;
 mod openapi;
@@ -25,6 +25,7 @@ mod packaged_settings;
 mod pet_csv;
 mod pet_file;
 mod pet_record;
+mod record_splitter;
 mod record_writer;
 mod restore;
 mod seed;
@@ -47,7 +48,7 @@ use domain::{
     invalid::Invalid,
     webhook::{address::Network, url::UrlPolicy},
 };
-use interrupt::{Interrupt, Interrupted};
+use interrupt::{Interrupt, SignalError};
 use listen::{Listen, socket_address};
 use os_errors::explain_os_errors;
 use server::{CertificateError, Tls};
@@ -406,10 +407,10 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             status!("petstore: {}", explain_os_errors(&error.to_string()));
-            let interrupted = error.downcast_ref::<Interrupted>();
-            interrupted.map_or(ExitCode::FAILURE, |interrupted| {
-                interrupted.exit_code().into()
-            })
+            match error.downcast_ref::<SignalError>() {
+                Some(signal) => signal.exit_code().into(),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

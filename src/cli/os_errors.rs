@@ -10,12 +10,13 @@ use system::privileges::successor_of_root;
 /// Replaces errors of the operating system in a message with explanations. It works on text,
 /// because they are also inside the errors of libraries, which expose nothing else of them.
 pub fn explain_os_errors(message: &str) -> String {
-    let (mut text, mut rest) = (String::new(), message);
+    let mut text = String::new();
+    let mut rest = message;
     while let Some((before, after)) = rest.split_once(MARK) {
         let (code, after) = after.split_once(')').unwrap_or((after, ""));
         let cause = io::Error::from_raw_os_error(code.parse().unwrap_or_default());
-        let shown = cause.to_string();
-        let shown = shown.split(MARK).next().unwrap_or_default();
+        let with_code = cause.to_string();
+        let shown = with_code.split(MARK).next().unwrap_or_default();
         match (before.strip_suffix(shown), words(cause.kind())) {
             (Some(before), Some(words)) => text.extend([before, &words]),
             _ => text += before,
@@ -76,10 +77,8 @@ mod tests {
     #[test]
     fn codes_become_words() {
         let full = io::Error::from_raw_os_error(28);
-        let (odd, refused) = (
-            io::Error::from_raw_os_error(9),
-            io::Error::from_raw_os_error(111),
-        );
+        let odd = io::Error::from_raw_os_error(9);
+        let refused = io::Error::from_raw_os_error(111);
         for (message, words) in [
             (
                 format!("cannot write a.csv: {full}"),

@@ -52,8 +52,8 @@ impl PackagedSettings {
             }
             Ok(server) => Ok(server),
             Err(invalid) => {
-                let (file, reason) = (self.file.display(), invalid.reason);
-                Err(format!("PETSTORE_DATABASE in {file} {reason}"))
+                let file = self.file.display();
+                Err(format!("PETSTORE_DATABASE in {file} {}", invalid.reason))
             }
         }
     }

@@ -1,13 +1,17 @@
 //! CSV files of animals, as spreadsheets write them.
 
-use std::io::{self, BufRead, Cursor, Read};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, Cursor, Read},
+    iter,
+};
 
 use csv::StringRecord;
 
 use super::{
     formula,
-    line_numbers::LineNumbers,
-    pet_record::{CategoryReference, MAX_RECORD_BYTES, NOT_UTF8, PetRecord, RecordError, Records},
+    pet_record::{CategoryReference, NOT_UTF8, PetRecord, RecordError, Records},
+    record_splitter::{RecordSplitter, read_line},
 };
 use domain::{
     invalid::{Invalid, quoted},
@@ -19,62 +23,39 @@ use domain::{
 pub fn read_csv(mut file: impl BufRead + 'static) -> Result<Records, String> {
     let Header {
         line,
-        sep_line,
+        delimiter,
         text,
     } = Header::read(&mut file)?;
-    let delimiter = detect_delimiter(&sep_line, &text);
-    let lines = LineNumbers::new(Cursor::new(text).chain(file), line, delimiter);
+    let file = Cursor::new(text).chain(file);
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
         .flexible(true)
-        .from_reader(RecordLimit::new(lines));
-    let headers = reader.headers().cloned();
-    if let Some(line) = open_quote(&reader) {
-        return Err(format!("line {line}: {OPEN_QUOTE}"));
-    }
-    let headers = headers.map_err(|error| format!("line {line}: {}", reason(&error)))?;
-    let columns = Columns::from_headers(&headers)?;
-    Ok(Box::new(std::iter::from_fn(move || {
+        .from_reader(RecordSplitter::new(file, line, delimiter));
+    let columns = match reader.headers() {
+        Ok(headers) => Columns::from_headers(headers)?,
+        Err(error) => {
+            return Err(format!(
+                "line {}: {}",
+                reader.get_ref().line,
+                reason(&error)
+            ));
+        }
+    };
+    let mut record = StringRecord::new();
+    Ok(Box::new(iter::from_fn(move || {
         loop {
-            reader.get_mut().reset();
-            let start = reader.position().byte();
-            let mut record = StringRecord::new();
-            let read = reader.read_record(&mut record);
-            if let Some(line) = open_quote(&reader) {
-                return Some((line, Err(RecordError::Fatal(OPEN_QUOTE.into()))));
-            }
-            let pet = match read {
+            let pet = match reader.read_record(&mut record) {
                 Ok(false) => return None,
                 Ok(true) => columns.pet(&record).map_err(RecordError::Invalid),
-                Err(error) if error.is_io_error() => {
-                    let lines = &mut reader.get_mut().file;
-                    return Some(match lines.current_quote() {
-                        Some(line) => (line, Err(RecordError::Fatal(OPEN_QUOTE.into()))),
-                        None => (
-                            lines.line_from(start),
-                            Err(RecordError::Fatal(reason(&error))),
-                        ),
-                    });
-                }
+                Err(error) if error.is_io_error() => Err(RecordError::Fatal(reason(&error))),
                 Err(error) => Err(RecordError::Invalid(reason(&error))),
             };
-            let line = reader.get_mut().file.line_from(start);
             // Spreadsheets write empty rows; skip them.
             if let Some(record) = pet.transpose() {
-                return Some((line, record));
+                return Some((reader.get_ref().line, record));
             }
         }
     })))
-}
-
-const OPEN_QUOTE: &str = "the quote that is opened here is not closed, so it is not known where \
-                          the cell ends; close it, or remove it";
-
-/// Returns the line of a quote that swallows the lines after it, if the record that was just read
-/// has one.
-fn open_quote<R: Read>(reader: &csv::Reader<RecordLimit<LineNumbers<R>>>) -> Option<u64> {
-    let lines = &reader.get_ref().file;
-    lines.open_quote_before(reader.position().byte())
 }
 
 /// Returns the cause without the position, because we number lines differently.
@@ -86,33 +67,34 @@ fn reason(error: &csv::Error) -> String {
     }
 }
 
-/// The start of a CSV file.
+/// The line that names the columns.
 struct Header {
-    /// The number of the line that names the columns.
     line: u64,
-    /// The line before it in which Excel names the delimiter; empty if there is none.
-    sep_line: String,
+    delimiter: u8,
     text: Vec<u8>,
 }
 
 impl Header {
     fn read(file: &mut impl BufRead) -> Result<Self, String> {
-        let mut sep_line = String::new();
+        // Excel names the delimiter in a line before the header.
+        let mut sep_line = None;
         for line in 1.. {
-            let text = read_line(file).map_err(|cause| format!("cannot be read: {cause}"))?;
-            let is_end = text.is_empty();
-            let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
-            let is_sep = |start: &[u8]| start.eq_ignore_ascii_case(b"sep=");
-            if is_end {
+            let bytes = read_line(file).map_err(|cause| format!("cannot be read: {cause}"))?;
+            if bytes.is_empty() {
                 break;
-            } else if sep_line.is_empty() && text.get(..4).is_some_and(is_sep) {
-                sep_line = String::from_utf8_lossy(text).into();
+            }
+            let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+            let is_sep = |start: &[u8]| start.eq_ignore_ascii_case(b"sep=");
+            if sep_line.is_none() && text.get(..4).is_some_and(is_sep) {
+                sep_line = Some(text.to_vec());
             } else if !text.trim_ascii().is_empty() {
-                let text = text.to_vec();
+                let named = sep_line.and_then(|line| line.get(4).copied());
                 return Ok(Self {
                     line,
-                    sep_line,
-                    text,
+                    delimiter: named
+                        .filter(u8::is_ascii)
+                        .unwrap_or_else(|| guess_delimiter(text)),
+                    text: text.to_vec(),
                 });
             }
         }
@@ -120,99 +102,47 @@ impl Header {
     }
 }
 
-/// Reads a line with its end, which is LF, CRLF or CR, or the start of a very long one.
-fn read_line(file: &mut impl BufRead) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    while line.len() < MAX_RECORD_BYTES {
-        let buffer = file.fill_buf()?;
-        let after_cr = line.ends_with(b"\r");
-        if buffer.is_empty() || after_cr && buffer[0] != b'\n' {
-            break;
-        }
-        let end = memchr::memchr2(b'\r', b'\n', buffer).map(|end| end + 1);
-        let length = end.unwrap_or(buffer.len());
-        line.extend(&buffer[..length]);
-        file.consume(length);
-        if line.ends_with(b"\n") {
-            break;
-        }
-    }
-    Ok(line)
-}
-
-/// Takes the delimiter from the `sep=` line, or else the most frequent candidate in the
-/// header. Where the decimal separator is a comma, spreadsheets separate with semicolons.
-fn detect_delimiter(sep_line: &str, header: &[u8]) -> u8 {
-    if let Some(named) = sep_line.as_bytes().get(4).filter(|byte| byte.is_ascii()) {
-        return *named;
-    }
+/// Returns the most frequent candidate in the header. Where the decimal separator is a comma,
+/// spreadsheets separate with semicolons.
+fn guess_delimiter(header: &[u8]) -> u8 {
     let count = |mark: u8| header.iter().filter(|byte| **byte == mark).count();
-    let by_count = |mark: &u8| (count(*mark), *mark == b',');
-    [b',', b';', b'\t']
-        .into_iter()
-        .max_by_key(by_count)
-        .unwrap_or(b',')
+    // Of several that are equally frequent, the last is taken.
+    let candidates = [b';', b'\t', b','].into_iter();
+    candidates.max_by_key(|mark| count(*mark)).unwrap_or(b',')
 }
 
 /// The positions of the columns, taken from the header line.
 struct Columns {
     count: usize,
-    /// The positions of the members of an animal.
-    members: Vec<(&'static str, usize)>,
-    /// The position of the category's name.
-    category: Option<usize>,
+    /// The positions of the members of an animal, and of the name of its category.
+    positions: BTreeMap<&'static str, usize>,
 }
 
 impl Columns {
     fn from_headers(headers: &StringRecord) -> Result<Self, String> {
-        let found = || match headers.len() {
-            0 => "none".into(),
-            _ => headers.iter().map(quoted).collect::<Vec<_>>().join(", "),
-        };
-        let column = |name: &str| {
-            let matches = |header: &str| {
-                let plain: String = header.chars().filter(char::is_ascii_alphanumeric).collect();
-                plain.eq_ignore_ascii_case(name)
-            };
-            let mut matching = headers
-                .iter()
-                .enumerate()
-                .filter(|(_, header)| matches(header));
-            match (matching.next(), matching.next()) {
-                (Some(_), Some(_)) => {
-                    Err(format!("more than one {name} column, found {}", found()))
-                }
-                (column, _) => Ok(column.map(|(number, _)| number)),
+        let found = headers.iter().map(quoted).collect::<Vec<_>>().join(", ");
+        let mut positions = BTreeMap::new();
+        for (position, header) in headers.iter().enumerate() {
+            let plain: String = header.chars().filter(char::is_ascii_alphanumeric).collect();
+            let mut names = Pet::MEMBERS.iter().copied().chain(["category"]);
+            if let Some(name) = names.find(|name| plain.eq_ignore_ascii_case(name))
+                && positions.insert(name, position).is_some()
+            {
+                return Err(format!("more than one {name} column, found {found}"));
             }
-        };
-        let missing = |name: &str| {
-            let found = found();
-            Err(format!(
-                "the first line must name the columns: no {name} column, found {found}"
-            ))
-        };
-        let mut columns = Self {
-            count: headers.len(),
-            members: Vec::new(),
-            category: column("category")?,
-        };
-        for name in Pet::MEMBERS {
-            columns
-                .members
-                .extend(column(name)?.map(|number| (*name, number)));
         }
-        if columns.member("name").is_none() {
-            return missing("name");
-        }
-        if columns.member("categoryId").or(columns.category).is_none() {
-            return missing("categoryId or category");
-        }
-        Ok(columns)
-    }
-
-    fn member(&self, name: &str) -> Option<usize> {
-        let found = self.members.iter().find(|(member, _)| *member == name);
-        found.map(|(_, number)| *number)
+        let has = |name| positions.contains_key(name);
+        let missing = if !has("name") {
+            "name"
+        } else if !has("categoryId") && !has("category") {
+            "categoryId or category"
+        } else {
+            let count = headers.len();
+            return Ok(Self { count, positions });
+        };
+        Err(format!(
+            "the first line must name the columns: no {missing} column, found {found}"
+        ))
     }
 
     /// Parses a record. Returns `None` if all of its cells are empty.
@@ -221,8 +151,8 @@ impl Columns {
         if record.iter().all(is_empty) {
             return Ok(None);
         }
-        if !record.iter().skip(self.count).all(is_empty) {
-            let count = self.count;
+        let count = self.count;
+        if !record.iter().skip(count).all(is_empty) {
             return Err(format!(
                 "has more cells than the {count} columns of the first line"
             ));
@@ -231,11 +161,8 @@ impl Columns {
             columns: self,
             record,
         };
-        let category_name = self
-            .category
-            .map(|column| formula::unescape(row.cell(column)));
-        let number = self.member("categoryId").map(|column| row.cell(column));
-        let category = CategoryReference::parse(number, category_name.as_deref());
+        let category_name = row.cell("category").map(formula::unescape);
+        let category = CategoryReference::parse(row.cell("categoryId"), category_name.as_deref());
         PetRecord::new(&row, category).map(Some)
     }
 }
@@ -247,60 +174,28 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn cell(&self, column: usize) -> &'a str {
-        self.record.get(column).unwrap_or_default()
+    /// Returns the cell in a column, if there is such a column. Cells at the end may be left out.
+    fn cell(&self, column: &str) -> Option<&'a str> {
+        let position = self.columns.positions.get(column)?;
+        Some(self.record.get(*position).unwrap_or_default())
     }
 }
 
 impl Members for Row<'_> {
     fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid> {
-        let cell = self.columns.member(name).map(|column| self.cell(column));
-        match cell.is_some_and(|cell| !cell.trim().is_empty()) {
-            true => self.required(name).map(Some),
-            false => Ok(None),
+        match self.cell(name) {
+            Some(cell) if !cell.trim().is_empty() => self.required(name).map(Some),
+            _ => Ok(None),
         }
     }
 
     fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
-        let cell = self.columns.member(name).map(|column| self.cell(column));
-        let cell = cell.unwrap_or_default();
-        let value = match T::IS_FREE_TEXT {
-            true => T::from_cell(&formula::unescape(cell)),
-            false => T::from_cell(cell),
+        let cell = self.cell(name).unwrap_or_default();
+        let value = if T::IS_FREE_TEXT {
+            T::from_cell(&formula::unescape(cell))
+        } else {
+            T::from_cell(cell)
         };
         value.map_err(|reason| Invalid::new(name, reason))
-    }
-}
-
-/// Fails when a record is too long. Otherwise an unclosed quote would make the
-/// parser read the rest of the file into memory.
-struct RecordLimit<R> {
-    file: R,
-    remaining: usize,
-}
-
-impl<R> RecordLimit<R> {
-    fn new(file: R) -> Self {
-        let mut limit = Self { file, remaining: 0 };
-        limit.reset();
-        limit
-    }
-
-    /// Starts the next record. Allows twice the limit, because the parser reads ahead.
-    fn reset(&mut self) {
-        self.remaining = 2 * MAX_RECORD_BYTES;
-    }
-}
-
-impl<R: Read> Read for RecordLimit<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.remaining == 0 {
-            let reason = format!("is longer than {MAX_RECORD_BYTES} bytes");
-            return Err(io::Error::other(reason));
-        }
-        let max = buffer.len().min(self.remaining);
-        let read = self.file.read(&mut buffer[..max])?;
-        self.remaining -= read;
-        Ok(read)
     }
 }

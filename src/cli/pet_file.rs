@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     ffi::OsStr,
     io::{self, BufRead, Read},
+    iter,
     path::Path,
 };
 
@@ -59,8 +60,8 @@ impl Format {
 /// Reads a file lazily. Yields each record with the number of its first line.
 pub fn read(format: Format, mut file: impl BufRead + 'static) -> Result<Records, String> {
     let start = file.fill_buf();
-    let start = start.map_err(|cause| format!("cannot be read: {cause}"))?;
-    if let Some(reason) = other_format(format, start) {
+    let unreadable = |cause| format!("cannot be read: {cause}");
+    if let Some(reason) = other_format(format, start.map_err(unreadable)?) {
         return Err(reason.into());
     }
     match format {
@@ -77,14 +78,14 @@ pub fn read(format: Format, mut file: impl BufRead + 'static) -> Result<Records,
 
 /// Describes a file that is evidently not in the format, with advice.
 fn other_format(format: Format, start: &[u8]) -> Option<&'static str> {
-    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
-    let text = text.trim_ascii_start();
+    let without_mark = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    let text = without_mark.trim_ascii_start();
     let line = String::from_utf8_lossy(text.split(|byte| *byte == b'\n').next()?);
-    let cell = |cell: &str| {
-        cell.trim_matches(['"', ' ', '\r'])
-            .eq_ignore_ascii_case("name")
+    let is_name = |cell: &str| {
+        let cell = cell.trim_matches(['"', ' ', '\r']);
+        cell.eq_ignore_ascii_case("name")
     };
-    let is_header = line.split([',', ';', '\t']).any(cell);
+    let is_header = line.split([',', ';', '\t']).any(is_name);
     match (start, text, format) {
         ([b'P', b'K', 3, 4, ..] | [0xd0, 0xcf, 0x11, 0xe0, ..], ..) => Some(
             "the file is a spreadsheet or an archive, whatever its name; open it with the program \
@@ -109,37 +110,39 @@ fn other_format(format: Format, start: &[u8]) -> Option<&'static str> {
 
 fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Record)> {
     let mut numbers = 1..;
-    let fatal = |cause: io::Error| Err(RecordError::Fatal(format!("cannot be read: {cause}")));
-    std::iter::from_fn(move || {
+    iter::from_fn(move || {
         loop {
             let number = numbers.next()?;
-            let mut bytes = Vec::new();
-            let mut limited = file.by_ref().take(MAX_RECORD_BYTES as u64 + 1);
-            match limited.read_until(b'\n', &mut bytes) {
-                Ok(0) => return None,
-                Ok(_) => {}
-                Err(cause) => return Some((number, fatal(cause))),
+            let line = match read_json_line(&mut file) {
+                Ok(line) if line.is_empty() => return None,
+                Ok(line) => line,
+                Err(cause) => {
+                    let reason = format!("cannot be read: {cause}");
+                    return Some((number, Err(RecordError::Fatal(reason))));
+                }
+            };
+            if line.len() > MAX_RECORD_BYTES {
+                let reason = format!("is longer than {MAX_RECORD_BYTES} bytes");
+                return Some((number, Err(RecordError::Invalid(reason))));
             }
-            if bytes.len() > MAX_RECORD_BYTES {
-                let rest = match bytes.ends_with(b"\n") {
-                    true => Ok(0),
-                    false => file.skip_until(b'\n'),
-                };
-                let error = match rest {
-                    Ok(_) => Err(RecordError::Invalid(format!(
-                        "is longer than {MAX_RECORD_BYTES} bytes"
-                    ))),
-                    Err(cause) => fatal(cause),
-                };
-                return Some((number, error));
-            }
-            let line = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-            let line = line.trim_ascii_end();
-            if !line.is_empty() {
-                return Some((number, pet_from_json(line).map_err(RecordError::Invalid)));
+            let without_mark = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
+            let json = without_mark.trim_ascii_end();
+            if !json.is_empty() {
+                return Some((number, pet_from_json(json).map_err(RecordError::Invalid)));
             }
         }
     })
+}
+
+/// Reads a line. Of one that is too long, skips the rest.
+fn read_json_line(file: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut limited = file.by_ref().take(MAX_RECORD_BYTES as u64 + 1);
+    limited.read_until(b'\n', &mut line)?;
+    if line.len() > MAX_RECORD_BYTES && !line.ends_with(b"\n") {
+        file.skip_until(b'\n')?;
+    }
+    Ok(line)
 }
 
 fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
@@ -157,8 +160,8 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
             }
         },
         (_, name) => {
-            let name = name.and_then(|name| name.as_string());
-            let name = name.filter(|name| !name.trim().is_empty());
+            let text = name.and_then(|name| name.as_string());
+            let name = text.filter(|name| !name.trim().is_empty());
             let id = object.required("categoryId");
             id.map(|id| CategoryReference::new(id, name.map(Cow::into_owned)))
         }

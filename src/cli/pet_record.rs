@@ -127,8 +127,8 @@ impl CategoryReference {
             Self::Both(id, text) => match (find(&text), names.name(id)) {
                 (Some(found), _) if found == id => Ok((id, None)),
                 (None, None) => {
-                    let name = CategoryName::parse(text.trim());
-                    let name = name.map_err(|reason| format!("category: {reason}"))?;
+                    let name = CategoryName::parse(text.trim())
+                        .map_err(|reason| format!("category: {reason}"))?;
                     let id = CategoryId::from_store(id);
                     let category = Category { id, name };
                     names.insert(category.clone());

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use serde::Serialize;
 
 use super::{formula, pet_file::Format};
-use domain::{category::CategoryNames, order::Order, page::Status, pet::Pet};
+use domain::{order::Order, page::Status, pet::Pet};
 
 pub enum RecordWriter<W: Write> {
     Csv(Box<csv::Writer<W>>),
@@ -60,13 +60,13 @@ fn into_io(error: csv::Error) -> io::Error {
 #[derive(Serialize)]
 pub struct PetRow<'a> {
     #[serde(flatten)]
-    pet: &'a Pet,
+    pub pet: &'a Pet,
     /// The name of its category, if that is exported.
     #[serde(skip_serializing_if = "Option::is_none")]
-    category: Option<&'a str>,
+    pub category: Option<&'a str>,
 }
 
-impl<'a> PetRow<'a> {
+impl PetRow<'_> {
     const CATEGORY_COLUMN: usize = 3;
 
     /// Returns the members of a pet, with the name of its category after the number.
@@ -79,28 +79,16 @@ impl<'a> PetRow<'a> {
         columns
     }
 
-    pub fn new(pet: &'a Pet) -> Self {
-        let category = None;
-        Self { pet, category }
-    }
-
-    pub fn with_category(pet: &'a Pet, names: &'a CategoryNames) -> Self {
-        let category = names.name(pet.category_id).map(|name| name.as_str());
-        Self { pet, category }
-    }
-
     pub fn cells(&self, with_category: bool) -> Vec<String> {
         let mut cells = vec![self.pet.id.get().to_string()];
-        // A negative number is not a formula, so only free text is escaped.
-        cells.extend(
-            self.pet
-                .cells()
-                .into_iter()
-                .map(|cell| match cell.is_free_text {
-                    true => formula::escape(&cell.text),
-                    false => cell.text,
-                }),
-        );
+        for cell in self.pet.cells() {
+            // A negative number is not a formula, so only free text is escaped.
+            cells.push(if cell.is_free_text {
+                formula::escape(&cell.text)
+            } else {
+                cell.text
+            });
+        }
         if with_category {
             let name = formula::escape(self.category.unwrap_or_default());
             cells.insert(Self::CATEGORY_COLUMN, name);
@@ -121,21 +109,14 @@ pub const ORDER_COLUMNS: [&str; 6] = [
 /// Returns the cells of an order: numbers, words of ours and times, none of which a spreadsheet
 /// runs.
 pub fn order_cells(order: &Order) -> Vec<String> {
-    let Order {
-        id,
-        pet_id,
-        status,
-        created_at,
-        updated_at,
-        expires_at,
-        completed_at: _,
-    } = order;
     vec![
-        id.get().to_string(),
-        pet_id.get().to_string(),
-        status.as_str().into(),
-        created_at.to_string(),
-        updated_at.to_string(),
-        expires_at.map_or(String::new(), |time| time.to_string()),
+        order.id.get().to_string(),
+        order.pet_id.get().to_string(),
+        order.status.as_str().into(),
+        order.created_at.to_string(),
+        order.updated_at.to_string(),
+        order
+            .expires_at
+            .map_or(String::new(), |time| time.to_string()),
     ]
 }

@@ -66,10 +66,8 @@ impl Restore {
         match content {
             Some(content) => {
                 let counted = |count: i64, noun| counted(count.unsigned_abs(), noun);
-                let (pets, orders) = (
-                    counted(content.pets, "animal"),
-                    counted(content.orders, "order"),
-                );
+                let pets = counted(content.pets, "animal");
+                let orders = counted(content.orders, "order");
                 let keys = counted(content.api_keys, "API key");
                 status!("  It contains {pets}, {orders} and {keys}.");
                 if let Some(last_change) = content.last_change {

@@ -3,12 +3,18 @@
 use clap::Args;
 use rand::{RngExt, rngs::SmallRng};
 
-use super::{CommandResult, Database, Interrupt, block_on, bulk, counted, status};
+use super::{
+    CommandResult, Database, Interrupt, block_on,
+    bulk::{self, Wait},
+    counted,
+    importer::Importer,
+    status,
+};
 use domain::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
     pet::{NewPet, PetName, PetStatus},
 };
-use store::{Importer, category_names};
+use store::category_names;
 
 const MAX_COUNT: u64 = 10_000_000;
 
@@ -65,14 +71,18 @@ impl Seed {
                 .map(|number| (number, (random_pet(&mut random), None))))
         };
         let categories = unused_categories(&names);
-        let added = bulk::add(&database, importer, categories, next, &bar, &interrupt).await;
+        let wait = Wait {
+            bar: &bar,
+            interrupt: &interrupt,
+        };
+        let added = bulk::add(importer, categories, next, wait).await;
         bar.finish_and_clear();
-        if let Err(stopped) = added {
-            let message = stopped.message(self.count, "added");
-            return Err(interrupt.error(match self.count - stopped.added {
-                rest @ 1.. if stopped.can_continue => {
+        if let Err(interruption) = added {
+            let message = interruption.message(self.count, "added");
+            return Err(interrupt.error(match self.count - interruption.added {
+                rest @ 1.. if interruption.can_continue => {
                     let options = self.database.options();
-                    let first = match stopped.perhaps {
+                    let first = match interruption.perhaps {
                         0 => "",
                         _ => "when the service runs again, see how many there are, then ",
                     };
@@ -88,27 +98,22 @@ impl Seed {
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    let count = text
-        .parse()
-        .ok()
-        .filter(|count| (1..=MAX_COUNT).contains(count));
-    count.ok_or_else(|| format!("must be a number from 1 to {MAX_COUNT}, such as 1000"))
+    let count = text.parse().ok();
+    let in_range = count.filter(|count| (1..=MAX_COUNT).contains(count));
+    in_range.ok_or_else(|| format!("must be a number from 1 to {MAX_COUNT}, such as 1000"))
 }
 
 /// Returns the sample categories, unless a shop already uses one of their ids or names.
 fn unused_categories(names: &CategoryNames) -> Vec<Category> {
+    let is_used = |(id, (name, _))| names.name(id).is_some() || names.id(name).is_some();
+    if (1..).zip(CATEGORIES).any(is_used) {
+        return Vec::new();
+    }
     let categories = (1..).zip(CATEGORIES).map(|(id, (name, _))| Category {
         id: CategoryId::from_store(id),
         name: CategoryName::parse(name).expect("a valid name"),
     });
-    let categories: Vec<_> = categories.collect();
-    let is_used = |category: &Category| {
-        names.name(category.id.get()).is_some() || names.id(category.name.as_str()).is_some()
-    };
-    match categories.iter().any(is_used) {
-        true => Vec::new(),
-        false => categories,
-    }
+    categories.collect()
 }
 
 fn random_pet(random: &mut SmallRng) -> NewPet {

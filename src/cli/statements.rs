@@ -15,11 +15,14 @@ impl Statements {
     pub fn run(self) -> CommandResult {
         block_on(async {
             for statement in explain_statements(&self.database.url()?).await? {
-                let lines = statement.sql.lines().map(str::trim);
-                let sql: String = lines.map(|line| format!("    {line}\n")).collect();
-                let plan = statement.plan.iter();
-                let plan: String = plan.map(|step| format!("    -- {step}\n")).collect();
-                print(format!("{}\n{sql}{plan}\n", statement.name).as_bytes())?;
+                let mut text = format!("{}\n", statement.name);
+                for line in statement.sql.lines() {
+                    text += &format!("    {}\n", line.trim());
+                }
+                for step in &statement.plan {
+                    text += &format!("    -- {step}\n");
+                }
+                print(format!("{text}\n").as_bytes())?;
             }
             Ok(())
         })

@@ -1,19 +1,24 @@
 //! Tables of text.
 
+use std::array;
+
 use super::escape_for_terminal;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Formats a table with aligned columns.
 pub fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows = rows.map(|row| row.map(|cell| escape_for_terminal(&cell)));
-    let rows: Vec<_> = [header.map(String::from)].into_iter().chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| width(&row[column])).max();
-    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut all = vec![header.map(String::from)];
+    all.extend(rows.map(|row| row.map(|cell| escape_for_terminal(&cell))));
+    let max_width = |column: usize| all.iter().map(|row| width(&row[column])).max();
+    let widths: [usize; N] = array::from_fn(|column| max_width(column).unwrap_or(0));
     let mut table = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(widths);
-        let cells: Vec<_> = cells.map(|(cell, width)| pad(cell, width)).collect();
-        table += &format!("{}\n", cells.join("  ").trim_end());
+    for row in &all {
+        let mut line = String::new();
+        for (cell, column) in row.iter().zip(widths) {
+            let padding = column + 2 - width(cell);
+            line += &format!("{cell}{:padding$}", "");
+        }
+        table += &format!("{}\n", line.trim_end());
     }
     table
 }
@@ -39,9 +44,4 @@ pub fn cut(text: &str, max: usize) -> String {
         cut.push(character);
     }
     cut + "…"
-}
-
-fn pad(cell: &str, columns: usize) -> String {
-    let padding = columns.saturating_sub(width(cell));
-    format!("{cell}{}", " ".repeat(padding))
 }

@@ -1,11 +1,8 @@
 //! Authentication and authorization: API keys, scopes, expiry and revocation.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
 };
 
 use domain::{
@@ -255,9 +252,10 @@ async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backend) 
         assert_eq!(response.status, 200);
     }
     let recorded = "SELECT count(last_used_at) || ' of ' || count(*) FROM api_keys";
-    while server.database.query(recorded) != "5 of 6" {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually("the uses are recorded", async || {
+        server.database.query(recorded) == "5 of 6"
+    })
+    .await;
 }
 
 /// The operator can find the clients that still call a deprecated operation.
@@ -270,7 +268,8 @@ async fn deprecated_calls_are_recorded_per_key(backend: Backend) {
     }
     let recorded = "SELECT max(deprecated_calls) || ' by ' || count(last_deprecated_call_at) \
                     FROM api_keys";
-    while server.database.query(recorded) != "3 by 1" {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually("the calls are recorded", async || {
+        server.database.query(recorded) == "3 by 1"
+    })
+    .await;
 }

@@ -276,7 +276,8 @@ async fn concurrent_changes_of_categories_are_serialized(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..5 {
         // One name for many ids: exactly one wins.
-        let (first, name) = (round * 100, format!("Name {round}"));
+        let first = round * 100;
+        let name = format!("Name {round}");
         let puts = (0..16).map(|n| {
             let name = if n % 2 == 0 {
                 name.to_uppercase()
@@ -336,7 +337,8 @@ async fn races_of_put_and_delete_have_an_order(backend: Backend) {
             let of_status = responses.iter().filter(|r| r.status == status);
             of_status.count()
         };
-        let (created, deleted) = (count(&puts, 201), count(&deletes, 204));
+        let created = count(&puts, 201);
+        let deleted = count(&deletes, 204);
         assert_eq!(created + count(&puts, 200), 4, "round {round}");
         assert_eq!(deleted + count(&deletes, 404), 4, "round {round}");
         let categories = list(&server).await;

@@ -4,17 +4,18 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use futures_util::future::join_all;
 use http::{Method, Version};
-use support::{Backend, TIMEOUT, eventually};
+use support::{
+    Backend, Stream, TIMEOUT, eventually,
+    http2::{EMPTY_SETTINGS, GOAWAY, HEADERS, PREFACE, request},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
 
 use crate::{
-    client::Stream,
+    client::Connection,
     harness::{Server, ServerConfig},
-    http1::RawConnection,
-    http2::{PREFACE, SETTINGS},
 };
 
 support::cases! {
@@ -35,10 +36,6 @@ const LIST: &str = "GET /v1/pets";
 const GET_LIST: &str = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
 const GET_HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// The frame types of HTTP/2 that matter here.
-const HEADERS: u8 = 1;
-const GOAWAY: u8 = 7;
-
 const EVICTED: &str = "petstore_evicted_connections_total";
 
 /// Limits the connections. A client of a busy machine has enough time to send its request, on
@@ -56,12 +53,12 @@ fn client(number: u8) -> IpAddr {
     [127, 0, 0, number].into()
 }
 
-async fn connect(server: &Server, number: u8) -> RawConnection<'_> {
+async fn connect(server: &Server, number: u8) -> Connection<'_> {
     let stream = server.connect_from(client(number), Version::HTTP_11).await;
-    RawConnection::over(server, stream)
+    Connection::over(server, stream)
 }
 
-async fn assert_served(conn: &mut RawConnection<'_>) {
+async fn assert_served(conn: &mut Connection<'_>) {
     conn.send(GET_LIST).await;
     assert_eq!(conn.response(LIST).await.unwrap().status, 200);
     // The client has the response before the server takes the connection for idle.
@@ -87,27 +84,18 @@ async fn frames_until(stream: &mut Stream, last: u8) -> Vec<u8> {
     types
 }
 
-/// A HEADERS frame that opens a stream with `GET /` and ends it.
-fn get_root(stream: u8) -> Vec<u8> {
-    // HPACK, static table: :method GET, :scheme http, :path /, :authority (literal) x.
-    let block = [0x82, 0x86, 0x84, 0x41, 1, b'x'];
-    let mut frame = vec![0, 0, block.len() as u8, HEADERS, 0x05, 0, 0, 0, stream];
-    frame.extend(block);
-    frame
-}
-
 async fn all_closed(server: &Server) {
     let closed = async || server.metric("petstore_open_connections").await == 0.0;
     eventually("all connections are closed", closed).await;
 }
 
 /// A connection that is busy until it is dropped: it follows the events.
-async fn busy(server: &Server) -> RawConnection<'_> {
+async fn busy(server: &Server) -> Connection<'_> {
     let mut conn = connect(server, 1).await;
     conn.send("GET /v1/events/stream HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
     let mut status = [0; b"HTTP/1.1 200".len()];
-    conn.stream.read_exact(&mut status).await.unwrap();
+    conn.raw.stream.read_exact(&mut status).await.unwrap();
     assert_eq!(&status, b"HTTP/1.1 200");
     conn
 }
@@ -115,13 +103,13 @@ async fn busy(server: &Server) -> RawConnection<'_> {
 async fn health_is_served_when_all_connections_are_busy(backend: Backend) {
     let server = Server::start_with(backend, limited_to(2)).await;
     let streams = [busy(&server).await, busy(&server).await];
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     conn.send(GET_LIST).await;
     let response = conn.last_response("GET /").await;
     response.assert_error(503, "unavailable");
     assert_eq!(response.header("retry-after"), Some("1"));
     // The connection closes, so that the next probe is admitted.
-    let mut probe = RawConnection::connect(&server).await;
+    let mut probe = Connection::open(&server).await;
     probe.send(GET_HEALTH).await;
     let response = probe.last_response("GET /healthz").await;
     assert_eq!(response.status, 200);
@@ -161,7 +149,7 @@ async fn bursts_of_connections_get_200_or_503(backend: Backend) {
     let mut statuses = BTreeMap::new();
     for _ in 0..20 {
         let burst = (0..12).map(async |_| {
-            let mut conn = RawConnection::connect(&server).await;
+            let mut conn = Connection::open(&server).await;
             conn.send(GET_LIST).await;
             let response = conn.response(LIST).await;
             response.expect("a response").status
@@ -208,7 +196,7 @@ async fn the_address_that_holds_most_loses_its_longest_idle_connection(backend: 
     assert_served(&mut many[0]).await;
     let mut new = connect(&server, 3).await;
     assert_served(&mut new).await;
-    assert!(many.remove(1).next().await.is_none(), "it is closed");
+    many.remove(1).assert_closed().await;
     for conn in many.iter_mut().chain([&mut few, &mut new]) {
         assert_served(conn).await;
     }
@@ -226,7 +214,7 @@ async fn an_address_can_be_limited(backend: Backend) {
         conns.push(connect(&server, 1).await);
         assert_served(conns.last_mut().unwrap()).await;
     }
-    assert!(conns.remove(0).next().await.is_none(), "it is closed");
+    conns.remove(0).assert_closed().await;
     for _ in 0..2 {
         conns.push(connect(&server, 2).await);
     }
@@ -238,13 +226,13 @@ async fn an_address_can_be_limited(backend: Backend) {
 async fn evicted_http2_connections_get_goaway(backend: Backend) {
     let server = Server::start_with(backend, limited_to(1)).await;
     let mut idle = server.connect(Version::HTTP_2).await;
-    let start = [PREFACE, SETTINGS, &get_root(1)].concat();
+    let start = [PREFACE, EMPTY_SETTINGS, &request(1, "GET", "/")].concat();
     idle.write_all(&start).await.unwrap();
     idle.flush().await.unwrap();
     frames_until(&mut idle, HEADERS).await;
     // The client has the response before the server takes the connection for idle.
     eventually("the idle connection is evicted", async || {
-        let mut new = RawConnection::connect(&server).await;
+        let mut new = Connection::open(&server).await;
         new.send(GET_LIST).await;
         new.response(LIST).await.expect("a response").status == 200
     })
@@ -294,18 +282,18 @@ async fn draining_http2_connections_get_goaway(backend: Backend) {
     .await;
     let mut used = server.connect(Version::HTTP_2).await;
     let mut unused = server.connect(Version::HTTP_2).await;
-    let start = [PREFACE, SETTINGS].concat();
+    let start = [PREFACE, EMPTY_SETTINGS].concat();
     for stream in [&mut used, &mut unused] {
         stream.write_all(&start).await.unwrap();
         stream.flush().await.unwrap();
     }
-    used.write_all(&get_root(1)).await.unwrap();
+    used.write_all(&request(1, "GET", "/")).await.unwrap();
     used.flush().await.unwrap();
     frames_until(&mut used, HEADERS).await;
     server.signal_shutdown();
     assert_eq!(frames_until(&mut used, GOAWAY).await.last(), Some(&GOAWAY));
     // A connection that is new to the client still serves a request.
-    unused.write_all(&get_root(1)).await.unwrap();
+    unused.write_all(&request(1, "GET", "/")).await.unwrap();
     unused.flush().await.unwrap();
     let mut frames = frames_until(&mut unused, GOAWAY).await;
     if !frames.contains(&HEADERS) {

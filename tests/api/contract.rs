@@ -45,13 +45,12 @@ const EVENT: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
 /// Every operation, with its path parameters filled in.
 pub fn callable_operations() -> impl Iterator<Item = (Method, String, &'static Value)> {
     operations().into_iter().map(|(method, path, operation)| {
-        let path = path.split('/').map(|part| match part.starts_with('{') {
-            true if part == "{eventId}" => EVENT,
-            true => "1",
-            false => part,
+        let parts = path.split('/').map(|part| match part {
+            "{eventId}" => EVENT,
+            _ if part.starts_with('{') => "1",
+            _ => part,
         });
-        let path = path.collect::<Vec<_>>().join("/");
-        (method, path, operation)
+        (method, parts.collect::<Vec<_>>().join("/"), operation)
     })
 }
 
@@ -180,7 +179,8 @@ fn find(method: &Method, path: &str) -> Option<&'static Value> {
         method
     };
     let matches = |template: &str| {
-        let (mut a, mut b) = (template.split('/'), path.split('/'));
+        let mut a = template.split('/');
+        let mut b = path.split('/');
         loop {
             match (a.next(), b.next()) {
                 (None, None) => return true,

@@ -14,12 +14,13 @@ support::cases! {
 /// The preflight request that a browser sends before a page on `origin` may create a pet.
 fn preflight<'a>(server: &'a Server, origin: &str) -> Request<'a> {
     let request = server.request(Method::OPTIONS, "/v1/pets").without_key();
-    let request = request.header("origin", origin);
-    let request = request.header("access-control-request-method", "POST");
-    request.header(
-        "access-control-request-headers",
-        "authorization,content-type",
-    )
+    request
+        .header("origin", origin)
+        .header("access-control-request-method", "POST")
+        .header(
+            "access-control-request-headers",
+            "authorization,content-type",
+        )
 }
 
 async fn only_allowed_origins_get_cors_headers(backend: Backend) {

@@ -141,7 +141,8 @@ async fn error_bodies_match_the_snapshot(backend: Backend) {
     ];
     let mut record = String::new();
     for request in requests {
-        let (method, mut path) = (request.method.clone(), request.path.clone());
+        let method = request.method.clone();
+        let mut path = request.path.clone();
         let mut body = String::from_utf8(request.body.clone()).unwrap();
         for text in [&mut path, &mut body] {
             if text.len() > 100 {

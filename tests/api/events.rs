@@ -9,19 +9,16 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use domain::{api_key::Scope, clock::Clock};
 use futures_util::future::join_all;
 use http::{Method, StatusCode, Version};
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, client::conn};
+use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use support::{Backend, Response, TIMEOUT, eventually};
-use tokio::time::timeout;
+use support::{Backend, EventStream, Response, eventually, field};
 
-use crate::harness::Server;
+use crate::{client::Request, harness::Server};
 
 support::cases! {
     ALL: [
@@ -52,7 +49,8 @@ const UNKNOWN: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
 
 /// All events after a position, page by page.
 async fn read(server: &Server, path: &str) -> (Vec<Value>, String) {
-    let (mut events, mut path) = (Vec::new(), path.to_string());
+    let mut events = Vec::new();
+    let mut path = path.to_string();
     loop {
         let page = server.get(&path).await;
         assert_eq!(page.status, 200, "{}", page.text());
@@ -69,7 +67,8 @@ const DESC: &str = "/v1/events?sort=desc";
 
 /// All events before a position, page by page.
 async fn read_desc(server: &Server, path: &str) -> Vec<Value> {
-    let (mut events, mut next) = (Vec::new(), Some(path.to_string()));
+    let mut events = Vec::new();
+    let mut next = Some(path.to_string());
     while let Some(path) = next {
         let page = server.get(&path).await;
         assert_eq!(page.status, 200, "{}", page.text());
@@ -483,9 +482,10 @@ async fn invalid_event_queries_get_400(backend: Backend) {
         // These are no parameters of the stream.
         let is_ignored = ["limit", "wait", "sort"].contains(&query.split('=').next().unwrap());
         let response = server.get(&format!("/v1/events/stream?{query}")).await;
-        match is_ignored {
-            true => assert_eq!(response.status, 200, "{query}"),
-            false => response.assert_error(400, "invalid_parameter"),
+        if is_ignored {
+            assert_eq!(response.status, 200, "{query}");
+        } else {
+            response.assert_error(400, "invalid_parameter");
         }
     }
     let stream = || server.request(Method::GET, "/v1/events/stream");
@@ -544,7 +544,7 @@ async fn a_stalled_http2_stream_is_closed(backend: Backend) {
     let request = server.request(Method::GET, STREAM).into_http();
     let _unread = requests.send_request(request).await.unwrap();
     // One that reads stays open.
-    let _open = EventStream::open(&server, STREAM, &[], true).await;
+    let _open = OpenStream::open(&server, STREAM, &[], true).await;
     eventually("the stalled stream is closed", async || {
         let streams = "petstore_event_streams{kind=\"stream\"}";
         server.metric(streams).await == 1.0
@@ -553,93 +553,56 @@ async fn a_stalled_http2_stream_is_closed(backend: Backend) {
 }
 
 /// An open stream.
-struct EventStream {
-    body: Incoming,
-    received: String,
-}
+struct OpenStream(EventStream);
 
-impl EventStream {
+impl OpenStream {
     async fn open(server: &Server, path: &str, headers: &[(&str, &str)], http2: bool) -> Self {
         let mut request = server.request(Method::GET, path);
+        if http2 {
+            request = request.over_http2();
+        }
         for (name, value) in headers {
             request.headers.remove(*name);
             request = request.header(name, value);
         }
-        let mut request: http::Request<Full<Bytes>> = request.into_http();
-        let response = if http2 {
-            server.http2().await.send_request(request).await
-        } else {
-            let stream = TokioIo::new(server.connect(Version::HTTP_11).await);
-            let (mut requests, connection) = conn::http1::handshake(stream).await.unwrap();
-            tokio::spawn(connection);
-            let host = server.address.to_string().parse().unwrap();
-            request.headers_mut().insert("host", host);
-            requests.send_request(request).await
-        };
-        let (head, body) = response.unwrap().into_parts();
-        assert_eq!(head.status, StatusCode::OK);
-        assert_eq!(head.headers["content-type"], "text/event-stream");
-        let received = String::new();
-        Self { body, received }
+        Self::send(request).await
+    }
+
+    async fn send(request: Request<'_>) -> Self {
+        let response = request.client().open(request.into_http()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self(EventStream::new(response.into_body()))
     }
 
     /// A stream with another API key, after its first block.
     async fn open_with(server: &Server, key: &str) -> Self {
-        let key = format!("Bearer {key}");
-        let mut stream = Self::open(server, STREAM, &[("authorization", &key)], false).await;
+        let mut stream = Self::send(server.request(Method::GET, STREAM).with_key(key)).await;
         stream.next().await;
         stream
     }
 
-    /// The same, from another address.
+    /// A stream with another API key, from another address.
     async fn open_from(server: &Server, key: &str, from: IpAddr) -> Self {
-        let stream = server.connect_from(from, Version::HTTP_11).await;
-        let (mut requests, connection) =
-            conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        let mut request = server
-            .request(Method::GET, STREAM)
-            .with_key(key)
-            .into_http();
-        let host = server.address.to_string().parse().unwrap();
-        request.headers_mut().insert("host", host);
-        let response = requests.send_request(request).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-        let received = String::new();
-        let body = response.into_body();
-        Self { body, received }
+        let request = server.request(Method::GET, STREAM);
+        Self::send(request.with_key(key).from(from)).await
     }
 
     /// The next block; `None` at the end of the stream.
     async fn block(&mut self) -> Option<String> {
-        loop {
-            if let Some((block, rest)) = self.received.split_once("\n\n") {
-                let block = block.to_string();
-                self.received = rest.into();
-                return Some(block);
-            }
-            let frame = timeout(TIMEOUT, self.body.frame()).await;
-            let data = frame.expect("a block arrives")?.ok()?.into_data().unwrap();
-            self.received.push_str(str::from_utf8(&data).unwrap());
-        }
+        self.0.block().await
     }
 
     /// The id, and the event if the block has one.
     async fn next(&mut self) -> (String, Option<Value>) {
         let block = self.block().await.expect("the stream goes on");
-        let field = |name: &str| {
-            let mut lines = block.lines();
-            lines
-                .find_map(|line| line.strip_prefix(name))
-                .map(String::from)
-        };
-        let id = field("id: ").unwrap();
-        let Some(data) = field("data: ") else {
+        let id = field(&block, "id").unwrap().to_string();
+        let Some(data) = field(&block, "data") else {
             return (id, None);
         };
-        let event: Value = serde_json::from_str(&data).unwrap();
+        let event: Value = serde_json::from_str(data).unwrap();
         assert_eq!(event["id"], id);
-        assert_eq!(event["type"], field("event: ").unwrap());
+        assert_eq!(event["type"], field(&block, "event").unwrap());
         (id, Some(event))
     }
 
@@ -659,7 +622,7 @@ async fn a_stream_sends_events_as_they_happen(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     for http2 in [false, true] {
-        let mut all = EventStream::open(&server, STREAM, &[], http2).await;
+        let mut all = OpenStream::open(&server, STREAM, &[], http2).await;
         let start = all.block().await.unwrap();
         let retry = start
             .strip_prefix("retry: ")
@@ -669,7 +632,7 @@ async fn a_stream_sends_events_as_they_happen(backend: Backend) {
             .unwrap();
         assert!((2000..5000).contains(&retry.parse().unwrap()), "{retry}");
         let orders = "/v1/events/stream?types=order.placed,order.cancelled";
-        let mut orders = EventStream::open(&server, orders, &[], http2).await;
+        let mut orders = OpenStream::open(&server, orders, &[], http2).await;
         let before = position(&server.get("/v1/events?after=now").await);
         let pet = server.create(json!({"name": "A", "categoryId": 1, "status": "available"}));
         let order = server.place_order(pet.await).await;
@@ -682,12 +645,12 @@ async fn a_stream_sends_events_as_they_happen(backend: Backend) {
 
         // From a position, which the header determines if both are given.
         let resumed = format!("{STREAM}?after={before}");
-        let mut resumed = EventStream::open(&server, &resumed, &[], http2).await;
+        let mut resumed = OpenStream::open(&server, &resumed, &[], http2).await;
         assert_eq!(resumed.events(5).await, expected);
         let last = expected[2]["id"].as_str().unwrap();
         let resumed = format!("{STREAM}?after={before}");
         let header = [("last-event-id", last)];
-        let mut resumed = EventStream::open(&server, &resumed, &header, http2).await;
+        let mut resumed = OpenStream::open(&server, &resumed, &header, http2).await;
         assert_eq!(resumed.events(2).await, expected[3..]);
     }
 }
@@ -699,7 +662,7 @@ async fn a_quiet_stream_has_heartbeats(backend: Backend) {
     })
     .await;
     let orders = "/v1/events/stream?types=order.placed";
-    let mut stream = EventStream::open(&server, orders, &[], false).await;
+    let mut stream = OpenStream::open(&server, orders, &[], false).await;
     stream.next().await;
     assert_eq!(stream.block().await.unwrap(), ":");
     server.create_pets(1).await;
@@ -719,7 +682,7 @@ async fn a_stream_ends_by_age(backend: Backend) {
         config.service.api.streams.max_age = Duration::from_secs(1);
     })
     .await;
-    let mut stream = EventStream::open(&server, STREAM, &[], false).await;
+    let mut stream = OpenStream::open(&server, STREAM, &[], false).await;
     while stream.block().await.is_some() {}
 }
 
@@ -727,8 +690,8 @@ async fn a_stream_ends_by_age(backend: Backend) {
 async fn a_stalled_stream_delays_nobody(backend: Backend) {
     let server = Server::start(backend).await;
     let path = format!("{STREAM}?types=pet.created");
-    let mut stalled = EventStream::open(&server, &path, &[], true).await;
-    let mut live = EventStream::open(&server, &path, &[], true).await;
+    let mut stalled = OpenStream::open(&server, &path, &[], true).await;
+    let mut live = OpenStream::open(&server, &path, &[], true).await;
     // More than the buffers between the two hold.
     let name = "x".repeat(200);
     for batch in 0..20 {
@@ -743,7 +706,7 @@ async fn a_stalled_stream_delays_nobody(backend: Backend) {
 /// A client that is cut off resumes where it was, wherever that was.
 async fn a_resumed_stream_misses_and_repeats_nothing(backend: Backend) {
     let server = Server::start(backend).await;
-    let mut stream = EventStream::open(&server, STREAM, &[], false).await;
+    let mut stream = OpenStream::open(&server, STREAM, &[], false).await;
     // Before the first event, too.
     let (mut last, _) = stream.next().await;
     let mut received = Vec::new();
@@ -751,7 +714,7 @@ async fn a_resumed_stream_misses_and_repeats_nothing(backend: Backend) {
         drop(stream);
         server.create_pets(2).await;
         let header = [("last-event-id", &*last)];
-        stream = EventStream::open(&server, STREAM, &header, false).await;
+        stream = OpenStream::open(&server, STREAM, &header, false).await;
         let (start, _) = stream.next().await;
         assert_eq!(start, last);
         for event in stream.events(cut_after.min(2)).await {
@@ -773,11 +736,11 @@ async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
         });
     })
     .await;
-    let mut kept = EventStream::open(&server, STREAM, &[], true).await;
+    let mut kept = OpenStream::open(&server, STREAM, &[], true).await;
     assert_eq!(kept.next().await.1, None);
 
     let revoked = server.create_key(&[Scope::PetsRead], None).await;
-    let mut stream = EventStream::open_with(&server, &revoked).await;
+    let mut stream = OpenStream::open_with(&server, &revoked).await;
     let poll = server.request(Method::GET, "/v1/events?after=now&wait=50");
     let revoke = async {
         eventually("the poll is open", async || {
@@ -795,7 +758,7 @@ async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
     let expiring = server
         .create_key(&[Scope::PetsRead], Some(in_an_hour))
         .await;
-    let mut stream = EventStream::open_with(&server, &expiring).await;
+    let mut stream = OpenStream::open_with(&server, &expiring).await;
     offset.store(2, Ordering::Relaxed);
     server.create_pets(1).await;
     assert_eq!(stream.block().await, None);
@@ -814,7 +777,7 @@ async fn streams_are_limited_by_key_address_and_in_all(backend: Backend) {
     for _ in 0..4 {
         others.push(server.create_key(&[Scope::PetsRead], None).await);
     }
-    let first = EventStream::open(&server, STREAM, &[], true).await;
+    let first = OpenStream::open(&server, STREAM, &[], true).await;
     let is_full = "the limit of 1 open event streams and long polls of this API key is reached; \
                    close one, retry later, or poll without wait";
     for path in [STREAM, "/v1/events?after=now&wait=1"] {
@@ -829,7 +792,7 @@ async fn streams_are_limited_by_key_address_and_in_all(backend: Backend) {
 
     let mut open = Vec::new();
     for key in &others[..2] {
-        open.push(EventStream::open_with(&server, key).await);
+        open.push(OpenStream::open_with(&server, key).await);
     }
     let of = |key: &str| server.request(Method::GET, STREAM).with_key(key);
     let rejected = of(&others[2]).send().await;
@@ -837,7 +800,7 @@ async fn streams_are_limited_by_key_address_and_in_all(backend: Backend) {
     let message = rejected.text();
     assert!(message.contains("of this address is reached"), "{message}");
     let elsewhere = [127, 0, 0, 2];
-    open.push(EventStream::open_from(&server, &others[2], elsewhere.into()).await);
+    open.push(OpenStream::open_from(&server, &others[2], elsewhere.into()).await);
     let rejected = of(&others[3]).from(elsewhere).send().await;
     rejected.assert_error(503, "unavailable");
     let message = rejected.text();
@@ -857,7 +820,7 @@ async fn streams_are_limited_by_key_address_and_in_all(backend: Backend) {
     .await;
     let head = server.request(Method::HEAD, STREAM).send().await;
     assert_eq!((head.status, &*head.body), (200, &[] as &[u8]));
-    EventStream::open_with(&server, &others[3]).await;
+    OpenStream::open_with(&server, &others[3]).await;
 }
 
 /// A page that finds nothing ends after some events, and its link leads on.
@@ -889,7 +852,7 @@ async fn a_long_log_without_a_match_is_read_to_its_end(backend: Backend) {
     let filter = "types=order.placed,order.cancelled";
     let start = position(&server.get("/v1/events?limit=1").await);
     let stream = format!("{STREAM}?{filter}&after={start}");
-    let mut stream = EventStream::open(&server, &stream, &[], false).await;
+    let mut stream = OpenStream::open(&server, &stream, &[], false).await;
     let poll = format!("/v1/events?{filter}&wait=50");
     let order = async {
         eventually("both have read everything", async || {
@@ -917,7 +880,7 @@ async fn scans_are_charged_to_the_rate_limit(backend: Backend) {
     let authorization = format!("Bearer {reader}");
     let stream = format!("{STREAM}?types=pet.created&after={start}");
     let headers = [("authorization", &*authorization)];
-    let _stream = EventStream::open(&server, &stream, &headers, false).await;
+    let _stream = OpenStream::open(&server, &stream, &headers, false).await;
     // The request pays for the first turn, and for the half that it leaves there are five.
     let turn = 250.0 + 9.0 * 1000.0;
     eventually("the quota is used", async || {

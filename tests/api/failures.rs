@@ -155,7 +155,8 @@ async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend) {
     let mut lock = Some(server.database.lock());
     let posts = (0..20).map(|_| post());
     let mut responses = posts.collect::<FuturesUnordered<_>>();
-    let (mut stored, mut rejected) = (0, 0);
+    let mut stored = 0;
+    let mut rejected = 0;
     while let Some(response) = responses.next().await {
         if response.status == 201 {
             stored += 1;

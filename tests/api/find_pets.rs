@@ -230,9 +230,9 @@ async fn names_are_found_ignoring_case(backend: Backend) {
     ];
     for (prefix, expected) in cases {
         let path = query(&[("name", prefix.to_string())]);
-        let found = server.get(&path).await.json();
-        let found = found.as_array().unwrap().iter();
-        let found: BTreeSet<_> = found.map(|pet| pet["name"].as_str().unwrap()).collect();
+        let page = server.get(&path).await.json();
+        let pets = page.as_array().unwrap().iter();
+        let found: BTreeSet<_> = pets.map(|pet| pet["name"].as_str().unwrap()).collect();
         assert_eq!(
             found,
             BTreeSet::from_iter(expected.iter().copied()),
@@ -277,7 +277,9 @@ async fn short_pages_lead_to_all_items(backend: Backend) {
     ] {
         for (sort, limit) in [("asc", 1), ("asc", 100), ("desc", 2), ("desc", 100)] {
             let path = format!("/v1/{filter}&sort={sort}&limit={limit}");
-            let (mut found, mut pages, mut short) = (Vec::new(), 0, 0);
+            let mut found = Vec::new();
+            let mut pages = 0;
+            let mut short = 0;
             let mut next = Some(path.clone());
             while let Some(path) = next {
                 let page = server.get(&path).await;
@@ -334,7 +336,8 @@ async fn changes_during_a_walk_hide_no_pet(backend: Backend) {
             let (deleted, rest) = created.split_at(8);
             let (renamed, kept) = rest.split_at(8);
             let mut next = Some(format!("/v1/pets?limit=4&sort={sort}{filter}"));
-            let (mut seen, mut step) = (Vec::new(), 0);
+            let mut seen = Vec::new();
+            let mut step = 0;
             while let Some(path) = next {
                 let page = server.get(&path).await;
                 seen.extend(ids(page.json().as_array().unwrap()));

@@ -4,16 +4,16 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use domain::api_key::{ApiKeySecret, NewApiKey, Scope, Scopes};
-use http::Method;
+use http::{Method, Request, Version};
+use http_body_util::Full;
 use jiff::Timestamp;
 use serde_json::Value;
 use server::Tls;
 use service::{self, Config, Listeners};
 use store::{DatabaseUrl, Options, Role, Store};
-use support::{Backend, Database, Identity, Response, eventually};
+use support::{Backend, Database, HttpClient, Identity, RawConnection, Response, eventually};
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::oneshot,
     task::JoinHandle,
@@ -103,6 +103,12 @@ impl Server {
         drop(self.stop.take());
     }
 
+    /// Waits until the listener is closed, which is how a shutdown begins.
+    pub async fn wait_until_draining(address: SocketAddr) {
+        let is_closed = async || TcpStream::connect(address).await.is_err();
+        eventually("the listener is closed", is_closed).await;
+    }
+
     /// Shuts the service down gracefully.
     pub async fn stop(mut self) {
         self.shut_down().await;
@@ -115,8 +121,7 @@ impl Server {
     }
 
     pub fn url(&self, path: &str) -> String {
-        let scheme = self.tls.as_ref().map_or("http", |_| "https");
-        format!("{scheme}://{}{path}", self.address)
+        self.client(Version::HTTP_11).url(path)
     }
 
     /// Creates another API key the way `petstore keys create` does, while the service runs.
@@ -130,28 +135,24 @@ impl Server {
     }
 
     /// Sends a request to the metrics listener.
-    pub async fn metrics_request(&self, method: Method, path: &str) -> reqwest::Response {
-        let url = format!("http://{}{path}", self.metrics_address);
-        let request = reqwest::Client::new().request(method, url);
-        request.send().await.unwrap()
+    pub async fn metrics_request(&self, method: Method, path: &str) -> Response {
+        let client = HttpClient::new(self.metrics_address);
+        let request = Request::builder().method(method).uri(client.url(path));
+        let request = request.body(Full::default()).unwrap();
+        client.send(request).await.unwrap()
     }
 
     /// Sends raw bytes to the metrics listener and returns everything it sends back.
     pub async fn metrics_bytes(&self, bytes: &str) -> String {
-        let mut stream = TcpStream::connect(self.metrics_address).await.unwrap();
-        stream.write_all(bytes.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.unwrap();
-        response
+        let mut connection = RawConnection::connect(self.metrics_address).await;
+        connection.send(bytes).await;
+        String::from_utf8(connection.read_to_end().await).unwrap()
     }
 
     /// The value of a time series, `name` including its labels; 0 if it is not exported.
     pub async fn metric(&self, name: &str) -> f64 {
-        let text = self.metrics_request(Method::GET, "/metrics").await;
-        let text = text.text().await.unwrap();
-        let mut values = text.lines().filter_map(|line| line.rsplit_once(' '));
-        let found = values.find(|(given, _)| *given == name);
-        found.map_or(0.0, |(_, value)| value.parse().unwrap())
+        let scrape = self.metrics_request(Method::GET, "/metrics").await;
+        scrape.metric(name).unwrap_or(0.0)
     }
 
     pub async fn get(&self, path: &str) -> Response {
@@ -214,7 +215,8 @@ impl Server {
 
     /// The items of all pages of a list.
     pub async fn walk(&self, path: &str) -> Vec<Value> {
-        let (mut items, mut next) = (Vec::new(), Some(path.to_string()));
+        let mut items = Vec::new();
+        let mut next = Some(path.to_string());
         while let Some(path) = next {
             let page = self.get(&path).await;
             assert_eq!(page.status, 200, "{path}: {}", page.text());

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use http::Version;
 use serde_json::json;
 use server::Limits;
-use support::{Backend, Response, TIMEOUT};
+use support::{Backend, TIMEOUT};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpSocket,
 };
 
 use crate::{
-    client::Stream,
+    client::Connection,
     contract,
     harness::{Server, ServerConfig},
 };
@@ -38,98 +38,6 @@ support::cases! {
 
 const LIST: &str = "GET /v1/pets";
 
-/// A raw HTTP/1.1 connection to the service.
-pub struct RawConnection<'a> {
-    server: &'a Server,
-    pub stream: Stream,
-    received: Vec<u8>,
-}
-
-impl<'a> RawConnection<'a> {
-    pub async fn connect(server: &'a Server) -> Self {
-        Self::over(server, server.connect(Version::HTTP_11).await)
-    }
-
-    pub fn over(server: &'a Server, stream: Stream) -> Self {
-        let received = Vec::new();
-        Self {
-            server,
-            stream,
-            received,
-        }
-    }
-
-    /// Sends text, with `KEY` replaced by the `Authorization` header.
-    pub async fn send(&mut self, text: &str) {
-        let key = format!("Authorization: Bearer {}", self.server.key);
-        self.stream
-            .write_all(text.replace("KEY", &key).as_bytes())
-            .await
-            .unwrap();
-        self.stream.flush().await.unwrap();
-    }
-
-    /// The next response, checked against the contract, or `None` if the service
-    /// closed the connection.
-    pub async fn response(&mut self, request: &str) -> Option<Response> {
-        let response = self.next().await?;
-        let (method, target) = request.split_once(' ').unwrap();
-        contract::check(&method.parse().unwrap(), target, None, &response);
-        Some(response)
-    }
-
-    pub async fn next(&mut self) -> Option<Response> {
-        let head_end = loop {
-            let end = self
-                .received
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n");
-            match end {
-                Some(end) => break end + 4,
-                None if self.read().await == 0 => {
-                    assert!(self.received.is_empty(), "the response head is incomplete");
-                    return None;
-                }
-                None => {}
-            }
-        };
-        let head = String::from_utf8(self.received[..head_end].to_vec()).unwrap();
-        let mut lines = head.trim_end().split("\r\n");
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
-        let mut headers = HeaderMap::new();
-        for line in lines {
-            let (name, value) = line.split_once(": ").unwrap();
-            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-            headers.append(name, HeaderValue::from_str(value).unwrap());
-        }
-        let length: usize = headers["content-length"].to_str().unwrap().parse().unwrap();
-        while self.received.len() < head_end + length {
-            assert_ne!(self.read().await, 0, "the response body is incomplete");
-        }
-        let body = self.received[head_end..head_end + length].to_vec();
-        self.received.drain(..head_end + length);
-        let status = status.parse().unwrap();
-        Some(Response {
-            status,
-            headers,
-            body,
-        })
-    }
-
-    async fn read(&mut self) -> usize {
-        let reading = self.stream.read_buf(&mut self.received);
-        let read = tokio::time::timeout(TIMEOUT, reading).await;
-        read.expect("the service responds or closes").unwrap_or(0)
-    }
-
-    /// The next response, after which the service must close the connection.
-    pub async fn last_response(&mut self, request: &str) -> Response {
-        let response = self.response(request).await.expect("a response");
-        assert!(self.next().await.is_none(), "the connection is closed");
-        response
-    }
-}
-
 /// Long enough for a handshake and a first byte on a busy machine.
 pub const SHORT_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -145,7 +53,7 @@ fn with_short_timeouts(config: &mut ServerConfig) {
 
 async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
     let server = Server::start(backend).await;
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     for _ in 0..3 {
         conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
@@ -176,8 +84,7 @@ async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
                    a\r\n{\"name\":\"B\r\n11\r\n\",\"categoryId\":1}\r\n0\r\n\r\n";
     let key = format!("Authorization: Bearer {}", server.key);
     for byte in chunked.replace("KEY", &key).bytes() {
-        conn.stream.write_all(&[byte]).await.unwrap();
-        conn.stream.flush().await.unwrap();
+        conn.raw.send([byte]).await;
     }
     assert_eq!(
         conn.response("POST /v1/pets").await.unwrap().json()["name"],
@@ -205,13 +112,13 @@ async fn malformed_requests_get_an_error_body(backend: Backend) {
         "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: gzip\r\n\r\n",
         "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n",
     ] {
-        let mut conn = RawConnection::connect(&server).await;
+        let mut conn = Connection::open(&server).await;
         conn.send(text).await;
         let response = conn.last_response("GET /").await;
         response.assert_error(400, "invalid_request");
     }
     // Also when pipelined behind a valid request.
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\ngarbage\r\n\r\n")
         .await;
     assert_eq!(conn.response(LIST).await.unwrap().status, 200);
@@ -230,13 +137,13 @@ async fn oversized_heads_get_431(backend: Backend) {
         );
         format!("{start}{}\r\n\r\n", "x".repeat(size - start.len() - 4))
     };
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     conn.send(&request(16384)).await;
     assert_eq!(conn.response(LIST).await.unwrap().status, 200);
     let long_path = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(101));
     for text in [request(16385), request(100_000), long_path, many] {
-        let mut conn = RawConnection::connect(&server).await;
+        let mut conn = Connection::open(&server).await;
         conn.send(&text).await;
         conn.last_response("GET /")
             .await
@@ -246,27 +153,27 @@ async fn oversized_heads_get_431(backend: Backend) {
 
 async fn idle_connections_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
-    let mut silent = RawConnection::connect(&server).await;
-    assert!(silent.next().await.is_none());
+    let mut silent = Connection::open(&server).await;
+    silent.assert_closed().await;
     // The keep-alive timeout applies after a response.
-    let mut idle = RawConnection::connect(&server).await;
+    let mut idle = Connection::open(&server).await;
     idle.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
     assert_eq!(idle.response(LIST).await.unwrap().status, 200);
-    assert!(idle.next().await.is_none());
+    idle.assert_closed().await;
 }
 
 async fn slowloris_heads_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     conn.send("GET /v1/pets HTTP/1.1\r\nHost:").await;
     conn.last_response("GET /")
         .await
         .assert_error(408, "request_timeout");
     // Trickling bytes does not extend the deadline.
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     conn.send("GET /v1/pets HTTP/1.1\r\nX: ").await;
-    let (mut reading, mut writing) = tokio::io::split(conn.stream);
+    let (mut reading, mut writing) = tokio::io::split(conn.raw.stream);
     let trickle = tokio::spawn(async move {
         while writing.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -308,7 +215,7 @@ async fn partial_heads_behind_a_request_time_out(backend: Backend) {
     let partial = "GET /v1/pets HTTP/1.1\r\nHost:";
     let timed_out = async |requests: &[(&str, &str)], separately: bool| {
         let sent: String = requests.iter().map(|(_, request)| *request).collect();
-        let mut conn = RawConnection::connect(&server).await;
+        let mut conn = Connection::open(&server).await;
         if separately {
             conn.send(&sent).await;
         } else {
@@ -327,7 +234,7 @@ async fn partial_heads_behind_a_request_time_out(backend: Backend) {
     };
     // Without one, the connection is idle and stays open for longer than that.
     let idle = async |requests: &[(&str, &str)]| {
-        let mut conn = RawConnection::connect(&server).await;
+        let mut conn = Connection::open(&server).await;
         for _ in 0..2 {
             for (method, request) in requests {
                 conn.send(request).await;
@@ -350,7 +257,7 @@ async fn partial_heads_behind_a_request_time_out(backend: Backend) {
 async fn slow_bodies_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
     for (method, path, _) in contract::operations_with("408") {
-        let mut conn = RawConnection::connect(&server).await;
+        let mut conn = Connection::open(&server).await;
         let request = format!("{method} {path}");
         conn.send(&format!(
             "{request} HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{{\"name\""
@@ -361,14 +268,14 @@ async fn slow_bodies_time_out(backend: Backend) {
             .assert_error(408, "request_timeout");
     }
     // A request with an incomplete body is not executed.
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     let body = r#"{"name":"A","categoryId":1}"#;
     conn.send(&format!(
         "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{body}"
     ))
     .await;
-    conn.stream.shutdown().await.unwrap();
-    while conn.next().await.is_some() {}
+    conn.raw.shutdown_write().await;
+    while conn.raw.response().await.is_some() {}
     assert_eq!(server.count_pets().await, 0);
 }
 
@@ -406,13 +313,13 @@ async fn clients_that_do_not_read_time_out(backend: Backend) {
     })
     .await;
     server.create_pets(100).await;
-    let conn = RawConnection::connect(&server).await;
+    let conn = Connection::open(&server).await;
     let request = format!(
         "GET /v1/pets?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n",
         server.key
     );
     let requests = request.repeat(50_000);
-    let mut stream = conn.stream;
+    let mut stream = conn.raw.stream;
     let written = tokio::time::timeout(TIMEOUT, stream.write_all(requests.as_bytes()));
     assert!(
         written
@@ -427,7 +334,7 @@ async fn clients_that_do_not_read_time_out(backend: Backend) {
 async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..5 {
-        let mut conn = RawConnection::connect(&server).await;
+        let mut conn = Connection::open(&server).await;
         conn.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 500000\r\n\r\n")
             .await;
         conn.send(&"x".repeat(500_000)).await;
@@ -435,7 +342,7 @@ async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
         response.assert_error(413, "body_too_large");
     }
     // With `Expect: 100-continue` the client learns of the error before it sends the body.
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     let head = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n";
     conn.send(head).await;
     let response = conn.response("POST /v1/pets").await.unwrap();
@@ -447,13 +354,13 @@ async fn half_closed_connections_get_their_response(backend: Backend) {
     let server = Server::start(backend).await;
     let body = r#"{"name":"A","categoryId":1}"#;
     for _ in 0..20 {
-        let mut conn = RawConnection::connect(&server).await;
+        let mut conn = Connection::open(&server).await;
         let length = body.len();
         conn.send(&format!(
             "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: {length}\r\n\r\n{body}"
         ))
         .await;
-        conn.stream.shutdown().await.unwrap();
+        conn.raw.shutdown_write().await;
         assert_eq!(conn.last_response("POST /v1/pets").await.status, 201);
     }
     assert_eq!(server.count_pets().await, 20);
@@ -464,16 +371,16 @@ async fn half_closed_connections_get_their_response(backend: Backend) {
 async fn rejections_after_an_upgrade_are_received(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..20 {
-        let mut conn = RawConnection::connect(&server).await;
+        let mut conn = Connection::open(&server).await;
         let upgrade = "GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\n\r\n";
         let unread = "x".repeat(10_000);
         conn.send(&format!(
             "{upgrade}GET / HTTP/2.0\r\nHost: x\r\n\r\n{unread}"
         ))
         .await;
-        assert_eq!(conn.next().await.unwrap().status, 200);
-        assert_eq!(conn.next().await.unwrap().status, 505);
-        let end = conn.stream.read_buf(&mut Vec::new()).await;
+        assert_eq!(conn.raw.response().await.unwrap().status, 200);
+        assert_eq!(conn.raw.response().await.unwrap().status, 505);
+        let end = conn.raw.stream.read_buf(&mut Vec::new()).await;
         assert_eq!(end.unwrap(), 0, "the connection is closed gracefully");
     }
 }
@@ -490,7 +397,11 @@ async fn shutdown_finishes_responses_in_flight(backend: Backend) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let stream = socket.connect(server.address).await.unwrap();
-    let mut stream = server.connect_over(stream, Version::HTTP_11).await;
+    let mut stream = server
+        .client(Version::HTTP_11)
+        .connect_over(stream)
+        .await
+        .unwrap();
     let request = format!(
         "GET /v1/pets?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
     );
@@ -500,8 +411,9 @@ async fn shutdown_finishes_responses_in_flight(backend: Backend) {
         .unwrap();
     stream.flush().await.unwrap();
     let mut received = vec![stream.read_u8().await.unwrap()];
+    let address = server.address;
     let reading = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        Server::wait_until_draining(address).await;
         stream.read_to_end(&mut received).await.unwrap();
         received
     };

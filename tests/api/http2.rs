@@ -9,7 +9,10 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use server::Limits;
-use support::{Backend, Response, TIMEOUT, eventually};
+use support::{
+    Backend, Response, TIMEOUT, eventually,
+    http2::{EMPTY_SETTINGS, PREFACE},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -29,10 +32,6 @@ support::cases! {
         shutdown_drains_requests_in_flight,
     ],
 }
-
-pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// An empty SETTINGS frame, which a client sends after the preface (RFC 9113, 3.4).
-pub const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 async fn responses_match_http1(backend: Backend) {
     let server = Server::start(backend).await;
@@ -60,7 +59,8 @@ async fn responses_match_http1(backend: Backend) {
     };
     for (http1, http2) in requests().into_iter().zip(requests()) {
         let path = http1.path.clone();
-        let (http1, http2) = (http1.send().await, http2.over_http2().send().await);
+        let http1 = http1.send().await;
+        let http2 = http2.over_http2().send().await;
         assert_eq!(
             (http1.status, &http1.body, stable_headers(&http1)),
             (http2.status, &http2.body, stable_headers(&http2)),
@@ -113,7 +113,7 @@ async fn a_fragmented_preface_is_accepted(backend: Backend) {
         &PREFACE[1..3],
         &PREFACE[3..10],
         &PREFACE[10..],
-        SETTINGS,
+        EMPTY_SETTINGS,
     ] {
         stream.write_all(piece).await.unwrap();
         stream.flush().await.unwrap();
@@ -136,7 +136,7 @@ async fn idle_connections_are_closed(backend: Backend) {
     .await;
     let mut stream = server.connect(Version::HTTP_2).await;
     stream
-        .write_all(&[PREFACE, SETTINGS].concat())
+        .write_all(&[PREFACE, EMPTY_SETTINGS].concat())
         .await
         .unwrap();
     let mut received = Vec::new();
@@ -196,7 +196,7 @@ async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
         |config: &mut ServerConfig| config.service.server.drain_timeout = 2 * TIMEOUT;
     let server = Server::start_with(backend, with_long_drain).await;
     let mut silent = Vec::new();
-    for sent in [PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
+    for sent in [PREFACE.to_vec(), [PREFACE, EMPTY_SETTINGS].concat()] {
         let mut stream = server.connect(Version::HTTP_2).await;
         stream.write_all(&sent).await.unwrap();
         let mut frame = [0; 9];
@@ -219,8 +219,9 @@ async fn shutdown_drains_requests_in_flight(backend: Backend) {
     let create = server.request(Method::POST, "/v1/pets").body(pet);
     let create = tokio::spawn(client.send_request(create.into_http()));
     server.wait_until_in_flight(1).await;
+    let address = server.address;
     let stopping = tokio::spawn(server.stop());
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    Server::wait_until_draining(address).await;
     drop(lock);
     assert_eq!(create.await.unwrap().unwrap().status(), 201);
     stopping.await.unwrap();

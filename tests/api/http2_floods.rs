@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use http::Version;
 use serde_json::json;
-use support::{Backend, TIMEOUT, eventually};
+use support::{
+    Backend, TIMEOUT, eventually,
+    http2::{
+        CANCEL, CONTINUATION, DATA, EMPTY_SETTINGS, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM,
+        GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, frame, frames, literal_header, request,
+        request_head,
+    },
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
 
-use crate::{
-    harness::Server,
-    http1::SHORT_HEAD_TIMEOUT,
-    http2::{PREFACE, SETTINGS},
-};
+use crate::{harness::Server, http1::SHORT_HEAD_TIMEOUT};
 
 support::cases! {
     ALL: [
@@ -32,7 +35,7 @@ async fn rapid_reset_continuation_and_data_floods_close_the_connection(backend: 
     let open_head = frame(HEADERS, 0, 1, &request_head("GET", "/healthz"));
     let upload = frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/v1/pets"));
     let continuation = |block: &[u8]| frame(CONTINUATION, 0, 1, block);
-    let kilobyte = literal_header("x", &"y".repeat(100)).repeat(10);
+    let kilobyte = literal_header("x", "y".repeat(100)).repeat(10);
     for (flood, frames) in [
         // Rapid reset, CVE-2023-44487.
         (
@@ -75,7 +78,7 @@ async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
         config.service.server.write_timeout = Duration::from_millis(200);
     })
     .await;
-    for flood in [frame(PING, 0, 0, &[0; 8]), SETTINGS.to_vec()] {
+    for flood in [frame(PING, 0, 0, &[0; 8]), EMPTY_SETTINGS.to_vec()] {
         let flood = flood.repeat(10_000);
         for reads in [true, false] {
             let stream = server.connect(Version::HTTP_2).await;
@@ -86,7 +89,7 @@ async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
                 reading
             });
             let flooding = async {
-                let mut open = writing.write_all(&[PREFACE, SETTINGS].concat()).await;
+                let mut open = writing.write_all(&[PREFACE, EMPTY_SETTINGS].concat()).await;
                 while open.is_ok() {
                     open = writing.write_all(&flood).await;
                 }
@@ -104,13 +107,8 @@ async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
     let server = Server::start(backend).await;
     let mut stream = server.connect(Version::HTTP_2).await;
     let many: Vec<u8> = stream_ids(64).flat_map(request_and_cancel).collect();
-    let one = frame(
-        HEADERS,
-        END_STREAM | END_HEADERS,
-        1001,
-        &request_head("GET", "/healthz"),
-    );
-    let all = [PREFACE, SETTINGS, &many, &one].concat();
+    let one = request(1001, "GET", "/healthz");
+    let all = [PREFACE, EMPTY_SETTINGS, &many, &one].concat();
     stream.write_all(&all).await.unwrap();
     let mut received = Vec::new();
     let wait_for_response = async {
@@ -129,19 +127,20 @@ async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     assert_eq!(server.count_pets().await, 0);
     let lock = server.database.lock();
     let mut stream = server.connect(Version::HTTP_2).await;
-    let key = literal_header("authorization", &format!("Bearer {}", server.key));
+    let key = literal_header("authorization", format!("Bearer {}", server.key));
     let head = [request_head("POST", "/v1/pets"), key].concat();
     let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
     let create = [
         frame(HEADERS, END_HEADERS, 1, &head),
         frame(DATA, END_STREAM, 1, pet.as_bytes()),
     ];
-    let create = [PREFACE, SETTINGS, &create.concat()].concat();
+    let create = [PREFACE, EMPTY_SETTINGS, &create.concat()].concat();
     stream.write_all(&create).await.unwrap();
     server.wait_until_in_flight(1).await;
+    // The store has accepted it.
     tokio::time::sleep(Duration::from_millis(300)).await;
     stream.write_all(&rst_stream(1)).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.wait_until_in_flight(0).await;
     drop(lock);
     eventually("the pet is stored", async || server.count_pets().await == 1).await;
 }
@@ -150,7 +149,7 @@ async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
 async fn send_flood(server: &Server, flood: &[u8]) -> Vec<u8> {
     let stream = server.connect(Version::HTTP_2).await;
     let (mut reading, mut writing) = tokio::io::split(stream);
-    let flood = [PREFACE, SETTINGS, flood].concat();
+    let flood = [PREFACE, EMPTY_SETTINGS, flood].concat();
     let flooding = tokio::spawn(async move {
         // Fails once the service closes the connection.
         let _ = writing.write_all(&flood).await;
@@ -162,37 +161,6 @@ async fn send_flood(server: &Server, flood: &[u8]) -> Vec<u8> {
     assert!(closed.is_ok(), "still open");
     drop(flooding.await.unwrap());
     received
-}
-
-pub const DATA: u8 = 0;
-pub const HEADERS: u8 = 1;
-pub const RST_STREAM: u8 = 3;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
-pub const END_STREAM: u8 = 1;
-pub const END_HEADERS: u8 = 4;
-const CANCEL: u32 = 8;
-const ENHANCE_YOUR_CALM: u32 = 11;
-
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// Parses frames into type, stream id and payload; ignores an incomplete last frame.
-pub fn frames(mut received: &[u8]) -> impl Iterator<Item = (u8, u32, &[u8])> {
-    std::iter::from_fn(move || {
-        let (start, rest) = received.split_at_checked(9)?;
-        let number = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .fold(0, |all, byte| all << 8 | u32::from(*byte))
-        };
-        let (payload, rest) = rest.split_at_checked(number(&start[..3]) as usize)?;
-        received = rest;
-        Some((start[3], number(&start[5..]), payload))
-    })
 }
 
 /// The error code of the last GOAWAY frame.
@@ -208,12 +176,7 @@ fn stream_ids(count: u32) -> impl Iterator<Item = u32> {
 }
 
 fn request_and_cancel(stream: u32) -> Vec<u8> {
-    let head = request_head("GET", "/healthz");
-    [
-        frame(HEADERS, END_STREAM | END_HEADERS, stream, &head),
-        rst_stream(stream),
-    ]
-    .concat()
+    [request(stream, "GET", "/healthz"), rst_stream(stream)].concat()
 }
 
 fn rst_stream(stream: u32) -> Vec<u8> {
@@ -224,24 +187,4 @@ fn rst_stream(stream: u32) -> Vec<u8> {
 fn request_without_path(stream: u32) -> Vec<u8> {
     let head = literal_header(":method", "GET");
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)
-}
-
-pub fn request_head(method: &str, path: &str) -> Vec<u8> {
-    [
-        literal_header(":method", method),
-        literal_header(":scheme", "https"),
-        literal_header(":authority", "x"),
-        literal_header(":path", path),
-    ]
-    .concat()
-}
-
-/// An HPACK literal header field without indexing or Huffman coding (RFC 7541, 6.2.2).
-pub fn literal_header(name: &str, value: &str) -> Vec<u8> {
-    let length = |text: &str| u8::try_from(text.len()).unwrap();
-    let mut block = vec![0, length(name)];
-    block.extend(name.bytes());
-    block.push(length(value));
-    block.extend(value.bytes());
-    block
 }

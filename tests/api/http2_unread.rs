@@ -5,19 +5,19 @@ use std::{net::IpAddr, time::Duration};
 
 use http::Version;
 use server::Limits;
-use support::{Backend, TIMEOUT, eventually};
+use support::{
+    Backend, Stream, TIMEOUT, eventually,
+    http2::{
+        ACK, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, SETTINGS,
+        WINDOW_UPDATE, frame, frames, literal_header, request_head,
+    },
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
     time::{sleep, timeout},
 };
 
-use crate::{
-    client::Stream,
-    harness::Server,
-    http1::RawConnection,
-    http2::PREFACE,
-    http2_floods::{END_HEADERS, END_STREAM, HEADERS, frame, frames, literal_header, request_head},
-};
+use crate::{client::Connection, harness::Server};
 
 support::cases! {
     ALL: [
@@ -31,12 +31,7 @@ support::cases! {
     ],
 }
 
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const ACK: u8 = 1;
-const PRIORITY: u8 = 2;
-const WINDOW_UPDATE: u8 = 8;
-const GOAWAY: u8 = 7;
+/// A type of frames that RFC 9113 does not define.
 const UNKNOWN: u8 = 0x42;
 
 /// More than a frame, and it needs no API key.
@@ -86,7 +81,7 @@ impl Client {
     async fn request(&mut self, path: &str) {
         let mut head = request_head("GET", path);
         if let Some(key) = &self.key {
-            head.extend(literal_header("authorization", &format!("Bearer {key}")));
+            head.extend(literal_header("authorization", format!("Bearer {key}")));
         }
         let request = frame(HEADERS, END_STREAM | END_HEADERS, self.next_stream, &head);
         self.next_stream += 2;
@@ -236,7 +231,7 @@ async fn unread_http1_responses_have_a_budget(backend: Backend) {
     let mut attackers = Vec::new();
     while server.metric(EVICTIONS).await < 3.0 {
         let stream = server.connect_from(ATTACKER.into(), Version::HTTP_11).await;
-        let mut attacker = RawConnection::over(&server, stream);
+        let mut attacker = Connection::over(&server, stream);
         attacker.send(&request.repeat(100)).await;
         attackers.push(attacker);
         assert!(attackers.len() < 1000, "nothing is closed");

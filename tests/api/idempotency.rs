@@ -52,7 +52,8 @@ fn assert_replayed(response: &Response, first: &Response) {
 
 async fn a_retry_replays_the_original_response(backend: Backend) {
     let server = Server::start(backend).await;
-    let (mut pet, mut order) = (0, 0);
+    let mut pet = 0;
+    let mut order = 0;
     for (key, path, body) in [
         ("create", "/v1/pets", PET),
         ("another", "/v1/pets", PET),

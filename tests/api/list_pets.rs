@@ -96,7 +96,8 @@ async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
         ("/v1/pets?status=sold&limit=5", 1, 5),
     ] {
         let mut next = Some(start.to_string());
-        let (mut seen, mut count) = (Vec::new(), 0);
+        let mut seen = Vec::new();
+        let mut count = 0;
         while let Some(path) = next {
             assert!(path.contains("limit="), "the link lost the limit: {path}");
             assert_eq!(

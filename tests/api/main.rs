@@ -2,9 +2,9 @@
 //! checked against the contract.
 //!
 //! Every case runs on SQLite and on PostgreSQL; those about connections, requests and
-//! authentication run over TLS, too. The closing test runs after all of them and fails if
+//! authentication run over TLS, too. The final test runs after all of them and fails if
 //! the contract documents a response that no case has received. A filtered run, or a runner
-//! with a process per case (nextest), cannot tell: it leaves the closing test out and says
+//! with a process per case (nextest), cannot tell: it leaves the final test out and says
 //! so.
 
 #![allow(clippy::unwrap_used)]
@@ -46,7 +46,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-use support::suite::{self, Case, Closing};
+use support::suite::{self, Case, FinalTest};
 
 /// The files that have cases.
 const FILES: &[&[Case]] = &[
@@ -83,11 +83,11 @@ const FILES: &[&[Case]] = &[
     webhooks::testing::CASES,
 ];
 
-const CLOSING: Closing = Closing {
+const FINAL_TEST: FinalTest = FinalTest {
     name: "everything_in_the_contract_was_seen",
     run: contract::assert_all_seen,
 };
 
 fn main() -> ExitCode {
-    suite::main(FILES, Some(CLOSING))
+    suite::main(FILES, Some(FINAL_TEST))
 }

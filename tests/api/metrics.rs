@@ -199,10 +199,10 @@ async fn the_metrics_listener_serves_metrics_and_health_checks(backend: Backend)
         (Method::GET, "/v1/pets", 404),
     ] {
         let response = server.metrics_request(method, path).await;
-        assert_eq!(response.status(), status, "{path}");
-        assert!(response.headers().contains_key("x-request-id"));
-        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
-        let text = response.text().await.unwrap();
+        assert_eq!(response.status, status, "{path}");
+        assert!(response.headers.contains_key("x-request-id"));
+        assert_eq!(response.headers["x-content-type-options"], "nosniff");
+        let text = response.text();
         assert_eq!(text.contains(r#""code""#), status >= 400, "{text}");
     }
     server.get("/metrics").await.assert_error(404, "not_found");
@@ -213,9 +213,11 @@ async fn client_disconnects_are_counted_as_499(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     let lock = server.database.lock();
-    let create = server.request(Method::POST, "/v1/pets");
-    let create = create.header("content-type", "application/json");
-    let create = create.body(r#"{"name":"A","categoryId":1}"#).into_http();
+    let create = server
+        .request(Method::POST, "/v1/pets")
+        .header("content-type", "application/json")
+        .body(r#"{"name":"A","categoryId":1}"#)
+        .into_http();
     let mut client = server.http2().await;
     let active = async || server.metric("petstore_requests_in_flight").await == 1.0;
     tokio::select! {
@@ -236,8 +238,7 @@ async fn client_disconnects_are_counted_as_499(backend: Backend) {
 /// The Grafana dashboard and the exporter must not drift apart.
 async fn the_dashboard_shows_exactly_the_exported_metrics(backend: Backend) {
     let server = Server::start(backend).await;
-    let text = server.metrics_request(Method::GET, "/metrics").await;
-    let text = text.text().await.unwrap();
+    let text = server.metrics_request(Method::GET, "/metrics").await.text();
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let families: BTreeSet<_> = families
         .map(|line| line.split(' ').next().unwrap())

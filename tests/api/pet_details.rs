@@ -64,7 +64,9 @@ async fn every_member_is_stored_and_returned(backend: Backend) {
         if name == "name" || name == "categoryId" {
             continue;
         }
-        let removed = server.patch("/v1/pets/1", format!(r#"{{"{name}":null}}"#)).await;
+        let removed = server
+            .patch("/v1/pets/1", format!(r#"{{"{name}":null}}"#))
+            .await;
         assert_eq!(removed.json().get(name), None, "{name}");
         let patch = json!({name: details()[name]});
         let restored = server.patch("/v1/pets/1", patch.to_string()).await;
@@ -74,7 +76,9 @@ async fn every_member_is_stored_and_returned(backend: Backend) {
 
 async fn a_pet_without_details_has_the_same_bytes_as_ever(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create(json!({"name": "Rex", "categoryId": 7, "status": "sold"})).await;
+    server
+        .create(json!({"name": "Rex", "categoryId": 7, "status": "sold"}))
+        .await;
     server.create(json!({"name": "Max", "categoryId": 7})).await;
     let expected = r#"[{"id":1,"name":"Rex","categoryId":7,"status":"sold"},{"id":2,"name":"Max","categoryId":7}]"#;
     assert_eq!(server.get("/v1/pets").await.text(), expected);
@@ -84,7 +88,11 @@ async fn objects_are_merged_member_by_member(backend: Backend) {
     let server = Server::start(backend).await;
     server.create(details()).await;
     for (patch, member, expected) in [
-        (json!({"price": {"amount": 99}}), "price", json!({"amount": 99, "currency": "USD"})),
+        (
+            json!({"price": {"amount": 99}}),
+            "price",
+            json!({"amount": 99, "currency": "USD"}),
+        ),
         (
             json!({"price": {"currency": "JPY"}}),
             "price",
@@ -122,18 +130,62 @@ async fn invalid_details_name_the_member_and_the_rule(backend: Backend) {
     let long = |length| "x".repeat(length);
     let many: serde_json::Map<_, _> = (0..21).map(|n| (format!("k{n}"), json!("v"))).collect();
     for (member, value, message) in [
-        ("breed", json!(""), "breed: must be 1 to 100 characters long, got 0"),
-        ("breed", json!(long(101)), "breed: must be 1 to 100 characters long, got 101"),
-        ("color", json!("a\nb"), "color: must not contain control characters, got U+000A"),
+        (
+            "breed",
+            json!(""),
+            "breed: must be 1 to 100 characters long, got 0",
+        ),
+        (
+            "breed",
+            json!(long(101)),
+            "breed: must be 1 to 100 characters long, got 101",
+        ),
+        (
+            "color",
+            json!("a\nb"),
+            "color: must not contain control characters, got U+000A",
+        ),
         ("location", json!(7), "location: must be a string, got 7"),
-        ("sex", json!("none"), "sex: must be one of male, female, unknown, got \"none\""),
-        ("birthDate", json!("1899-12-31"), "birthDate: must be a date from 1900-01-01 to "),
-        ("birthDate", json!("2999-01-01"), "birthDate: must be a date from 1900-01-01 to "),
-        ("birthDate", json!("2026-02-30"), "birthDate: must be a date from 1900-01-01 to "),
-        ("acquiredOn", json!("20260201"), "acquiredOn: must be a date from 1900-01-01 to "),
-        ("microchip", json!("98511200456789X"), "microchip: must be 9, 10 or 15 digits, got "),
-        ("microchip", json!("12345678"), "microchip: must be 9, 10 or 15 digits, got "),
-        ("microchip", json!(985_112_004), "microchip: must be a string, got 985112004"),
+        (
+            "sex",
+            json!("none"),
+            "sex: must be one of male, female, unknown, got \"none\"",
+        ),
+        (
+            "birthDate",
+            json!("1899-12-31"),
+            "birthDate: must be a date from 1900-01-01 to ",
+        ),
+        (
+            "birthDate",
+            json!("2999-01-01"),
+            "birthDate: must be a date from 1900-01-01 to ",
+        ),
+        (
+            "birthDate",
+            json!("2026-02-30"),
+            "birthDate: must be a date from 1900-01-01 to ",
+        ),
+        (
+            "acquiredOn",
+            json!("20260201"),
+            "acquiredOn: must be a date from 1900-01-01 to ",
+        ),
+        (
+            "microchip",
+            json!("98511200456789X"),
+            "microchip: must be 9, 10 or 15 digits, got ",
+        ),
+        (
+            "microchip",
+            json!("12345678"),
+            "microchip: must be 9, 10 or 15 digits, got ",
+        ),
+        (
+            "microchip",
+            json!(985_112_004),
+            "microchip: must be a string, got 985112004",
+        ),
         ("price", json!(450), "price: must be an object, got 450"),
         (
             "price",
@@ -151,19 +203,51 @@ async fn invalid_details_name_the_member_and_the_rule(backend: Backend) {
             "price.amount: must be an integer from 0 to 1000000000000, got 1.5; price.currency: \
              must be the code of a currency (ISO 4217), such as EUR or USD, got \"eur\"",
         ),
-        ("description", json!(" \n"), "description: must not be only whitespace"),
-        ("notes", json!(long(2001)), "notes: must be 1 to 2000 characters long, got 2001"),
-        ("notes", json!("\u{7}"), "notes: must not contain control characters, got U+0007"),
-        ("source", json!({"address": "x"}), "source.name: required; must be a string"),
+        (
+            "description",
+            json!(" \n"),
+            "description: must not be only whitespace",
+        ),
+        (
+            "notes",
+            json!(long(2001)),
+            "notes: must be 1 to 2000 characters long, got 2001",
+        ),
+        (
+            "notes",
+            json!("\u{7}"),
+            "notes: must not contain control characters, got U+0007",
+        ),
+        (
+            "source",
+            json!({"address": "x"}),
+            "source.name: required; must be a string",
+        ),
         (
             "source",
             json!({"name": {"first": {"second": 1}}}),
             "source.name: must be a string, got an object",
         ),
-        ("metadata", Value::Object(many), "metadata: must have at most 20 members, got 21"),
-        ("metadata", json!({"a b": "v"}), "metadata: a key must be 1 to 40 letters "),
-        ("metadata", json!({"k": {"deep": 1}}), "metadata.k: must be a string, got an object"),
-        ("metadata", json!({"k": long(501)}), "metadata.k: must be 1 to 500 characters long"),
+        (
+            "metadata",
+            Value::Object(many),
+            "metadata: must have at most 20 members, got 21",
+        ),
+        (
+            "metadata",
+            json!({"a b": "v"}),
+            "metadata: a key must be 1 to 40 letters ",
+        ),
+        (
+            "metadata",
+            json!({"k": {"deep": 1}}),
+            "metadata.k: must be a string, got an object",
+        ),
+        (
+            "metadata",
+            json!({"k": long(501)}),
+            "metadata.k: must be 1 to 500 characters long",
+        ),
     ] {
         let mut pet = json!({"name": "Rex", "categoryId": 1});
         pet[member] = value;
@@ -183,9 +267,18 @@ async fn a_patch_that_leaves_an_object_incomplete_is_rejected(backend: Backend) 
     let server = Server::start(backend).await;
     server.create(json!({"name": "Rex", "categoryId": 1})).await;
     for (patch, message) in [
-        (r#"{"price":{"amount":5}}"#, "price.currency: required; must be a string"),
-        (r#"{"source":{"licence":"7"}}"#, "source.name: required; must be a string"),
-        (r#"{"source":{"name":null}}"#, "source.name: must be a string, got null"),
+        (
+            r#"{"price":{"amount":5}}"#,
+            "price.currency: required; must be a string",
+        ),
+        (
+            r#"{"source":{"licence":"7"}}"#,
+            "source.name: required; must be a string",
+        ),
+        (
+            r#"{"source":{"name":null}}"#,
+            "source.name: must be a string, got null",
+        ),
     ] {
         let rejected = server.patch("/v1/pets/1", patch).await;
         rejected.assert_error(400, "invalid_body");
@@ -208,26 +301,49 @@ async fn a_microchip_belongs_to_one_pet_that_is_not_sold(backend: Backend) {
     let taken = |response: support::Response| {
         response.assert_error(409, "microchip_taken");
         let message = response.json()["message"].as_str().unwrap().to_string();
-        assert!(message.starts_with("microchip: pet 1 has this number"), "{message}");
+        assert!(
+            message.starts_with("microchip: pet 1 has this number"),
+            "{message}"
+        );
     };
     let typed = json!({"name": "Max", "categoryId": 1, "microchip": "985-112 004-567 890"});
     taken(server.post("/v1/pets", typed.to_string()).await);
     // A pet that is sold does not keep its number.
     let second = server.create(pet("sold")).await;
-    taken(server.patch(&format!("/v1/pets/{second}"), r#"{"status":"available"}"#).await);
-    taken(server.patch(&format!("/v1/pets/{second}"), r#"{"status":null}"#).await);
+    taken(
+        server
+            .patch(&format!("/v1/pets/{second}"), r#"{"status":"available"}"#)
+            .await,
+    );
+    taken(
+        server
+            .patch(&format!("/v1/pets/{second}"), r#"{"status":null}"#)
+            .await,
+    );
     let other = server.create(json!({"name": "Max", "categoryId": 1})).await;
     let path = format!("/v1/pets/{other}");
-    taken(server.patch(&path, json!({"microchip": CHIP}).to_string()).await);
+    taken(
+        server
+            .patch(&path, json!({"microchip": CHIP}).to_string())
+            .await,
+    );
     // Setting the same number again changes nothing.
-    let same = server.patch("/v1/pets/1", json!({"microchip": CHIP}).to_string()).await;
+    let same = server
+        .patch("/v1/pets/1", json!({"microchip": CHIP}).to_string())
+        .await;
     assert_eq!(same.status, 200);
 
     // Sold, another pet gets the number, and the sale can no longer be returned.
     let order = server.place_order(1).await;
-    taken(server.patch(&path, json!({"microchip": CHIP}).to_string()).await);
+    taken(
+        server
+            .patch(&path, json!({"microchip": CHIP}).to_string())
+            .await,
+    );
     assert_eq!(server.transition(order, "complete").await.status, 200);
-    let moved = server.patch(&path, json!({"microchip": CHIP}).to_string()).await;
+    let moved = server
+        .patch(&path, json!({"microchip": CHIP}).to_string())
+        .await;
     assert_eq!(moved.status, 200);
     let returned = server.transition(order, "return").await;
     returned.assert_error(409, "microchip_taken");
@@ -236,7 +352,13 @@ async fn a_microchip_belongs_to_one_pet_that_is_not_sold(backend: Backend) {
     assert_eq!(server.transition(order, "return").await.status, 200);
     let deleted = server.delete("/v1/pets/1").await;
     assert_eq!(deleted.status, 204);
-    assert_eq!(server.patch(&path, json!({"microchip": CHIP}).to_string()).await.status, 200);
+    assert_eq!(
+        server
+            .patch(&path, json!({"microchip": CHIP}).to_string())
+            .await
+            .status,
+        200
+    );
 }
 
 async fn a_rejected_microchip_is_replayed(backend: Backend) {
@@ -285,8 +407,13 @@ async fn pets_are_found_by_microchip(backend: Backend) {
         ("123-456-789", vec![3]),
         ("1234567890", vec![]),
     ] {
-        let found = server.walk(&format!("/v1/pets?limit=1&microchip={query}")).await;
-        let found: Vec<_> = found.iter().map(|pet| pet["id"].as_i64().unwrap()).collect();
+        let found = server
+            .walk(&format!("/v1/pets?limit=1&microchip={query}"))
+            .await;
+        let found: Vec<_> = found
+            .iter()
+            .map(|pet| pet["id"].as_i64().unwrap())
+            .collect();
         assert_eq!(found, ids, "{query}");
     }
     for query in ["", "12", "abc", "985112004567890&microchip=123456789"] {

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use support::{Backend, eventually};
 
-use crate::{harness::Server, http1::RawConnection};
+use crate::{client::Connection, harness::Server};
 
 support::cases! {
     ALL: [
@@ -79,11 +79,10 @@ async fn large_responses_are_compressed_on_request(backend: Backend) {
     assert_eq!(small.header("vary"), None);
     for path in ["/v1/openapi.yaml", "/v1/openapi.json", "/v1/pets?limit=29"] {
         let request = |method, coding| {
-            let request = server.request(method, path);
-            let request = match path.contains("openapi") {
-                true => request.without_key(),
-                false => request,
-            };
+            let mut request = server.request(method, path);
+            if path.contains("openapi") {
+                request = request.without_key();
+            }
             request.header("accept-encoding", coding)
         };
         let plain = request(Method::GET, "gzip;q=0").send().await;
@@ -266,7 +265,7 @@ async fn security_headers_are_sent(backend: Backend) {
     let unauthorized = request.send().await;
     assert_eq!(unauthorized.status, 401);
     assert_eq!(unauthorized.header("strict-transport-security"), hsts);
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     conn.send("garbage\r\n\r\n").await;
     let rejected = conn.last_response("GET /").await;
     assert_eq!(rejected.header("strict-transport-security"), hsts);

@@ -55,14 +55,19 @@ async fn an_order_records_the_sale(backend: Backend) {
     let order = placed["id"].as_i64().unwrap();
     let completed = server.transition(order, "complete").await.json();
     assert_eq!(completed["buyer"], buyer());
-    let stored = server.get(&format!("/v1/store/orders/{order}")).await.json();
+    let stored = server
+        .get(&format!("/v1/store/orders/{order}"))
+        .await
+        .json();
     assert_eq!(stored, completed);
     assert_eq!(server.get("/v1/store/orders").await.json(), json!([stored]));
     let returned = server.transition(order, "return").await.json();
     assert_eq!(returned["buyer"], buyer());
 
     // Events have everything but the buyer.
-    let events = server.get("/v1/events?types=order.placed,order.returned").await;
+    let events = server
+        .get("/v1/events?types=order.placed,order.returned")
+        .await;
     assert!(!events.text().contains("Ada") && !events.text().contains("Orchard"));
     assert_eq!(events.json()[0]["data"]["price"]["amount"], 139_900);
     assert_eq!(events.json()[1]["data"]["reference"], "R-2026-1107");
@@ -75,7 +80,13 @@ async fn the_price_of_the_order_stays_what_it_was(backend: Backend) {
     let price = json!({"amount": 45_000, "currency": "EUR"});
     assert_eq!(placed["price"], price);
     let path = format!("/v1/pets/{pet}");
-    assert_eq!(server.patch(&path, r#"{"price":{"amount":1}}"#).await.status, 200);
+    assert_eq!(
+        server
+            .patch(&path, r#"{"price":{"amount":1}}"#)
+            .await
+            .status,
+        200
+    );
     let order = format!("/v1/store/orders/{}", placed["id"]);
     assert_eq!(server.get(&order).await.json()["price"], price);
 }
@@ -120,7 +131,10 @@ async fn a_sale_is_corrected_by_a_merge_patch(backend: Backend) {
     let after = server.get("/v1/events?limit=1&sort=desc").await.json();
     assert_eq!(before, after);
     let events = server.get("/v1/events").await.text();
-    assert!(!events.contains("Bo\"") && !events.contains("Ada"), "{events}");
+    assert!(
+        !events.contains("Bo\"") && !events.contains("Ada"),
+        "{events}"
+    );
 }
 
 async fn if_match_prevents_lost_corrections(backend: Backend) {
@@ -141,7 +155,9 @@ async fn if_match_prevents_lost_corrections(backend: Backend) {
     let current = corrected.header("etag").unwrap();
     assert_eq!(patch(current, r#"{"reference":"B"}"#).await.status, 200);
     assert_eq!(patch("*", r#"{"reference":"C"}"#).await.status, 200);
-    let request = server.request(Method::PATCH, &path).header("if-none-match", "*");
+    let request = server
+        .request(Method::PATCH, &path)
+        .header("if-none-match", "*");
     let unmet = request.body("{}").send().await;
     unmet.assert_error(412, "precondition_failed");
     let missing = server.patch("/v1/store/orders/99", "{}").await;
@@ -175,15 +191,27 @@ async fn invalid_sales_are_rejected(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = create_pet(&server, 1).await;
     for (member, value, message) in [
-        ("buyer", json!("Ada"), "buyer: must be an object, got a string"),
+        (
+            "buyer",
+            json!("Ada"),
+            "buyer: must be an object, got a string",
+        ),
         ("buyer", json!({}), "buyer.name: required; must be a string"),
         (
             "buyer",
             json!({"name": "x".repeat(201)}),
             "buyer.name: must be 1 to 200 characters long, got 201",
         ),
-        ("price", json!({"amount": 1, "currency": "XXX"}), "price.currency: must be the code"),
-        ("reference", json!(""), "reference: must be 1 to 100 characters long, got 0"),
+        (
+            "price",
+            json!({"amount": 1, "currency": "XXX"}),
+            "price.currency: must be the code",
+        ),
+        (
+            "reference",
+            json!(""),
+            "reference: must be 1 to 100 characters long, got 0",
+        ),
     ] {
         let mut order = json!({"petId": pet});
         order[member] = value.clone();
@@ -196,8 +224,14 @@ async fn invalid_sales_are_rejected(backend: Backend) {
     let path = format!("/v1/store/orders/{}", order["id"]);
     let incomplete = server.patch(&path, r#"{"buyer":{"contact":"x"}}"#).await;
     incomplete.assert_error(400, "invalid_body");
-    assert_eq!(incomplete.json()["message"], "buyer.name: required; must be a string");
-    server.patch(&path, "[]").await.assert_error(400, "invalid_body");
+    assert_eq!(
+        incomplete.json()["message"],
+        "buyer.name: required; must be a string"
+    );
+    server
+        .patch(&path, "[]")
+        .await
+        .assert_error(400, "invalid_body");
 }
 
 async fn only_keys_that_read_orders_see_the_buyer(backend: Backend) {
@@ -208,7 +242,12 @@ async fn only_keys_that_read_orders_see_the_buyer(backend: Backend) {
         let request = server.request(method, &path).with_key(&writer);
         request.body(body).send()
     };
-    let placed = send(Method::POST, "/v1/store/orders".into(), sale(pet).to_string()).await;
+    let placed = send(
+        Method::POST,
+        "/v1/store/orders".into(),
+        sale(pet).to_string(),
+    )
+    .await;
     assert_eq!(placed.status, 201);
     assert_eq!(placed.json().get("buyer"), None);
     assert_eq!(placed.json()["reference"], "R-2026-1107");
@@ -249,5 +288,7 @@ async fn a_retry_does_not_compare_the_buyer(backend: Backend) {
     other["buyer"]["name"] = "Bo".into();
     assert_eq!(post(other.clone()).await.body, erased.body);
     other["reference"] = "R-9".into();
-    post(other).await.assert_error(422, "idempotency_key_reused");
+    post(other)
+        .await
+        .assert_error(422, "idempotency_key_reused");
 }

@@ -50,13 +50,12 @@ async fn unknown_parameters_are_rejected(backend: Backend) {
             "{path}"
         );
         let documented = contract::query_parameters(operation);
-        match documented.is_empty() {
-            true => assert_eq!(known, "none", "{path}"),
-            false => {
-                let mut known: Vec<_> = known.split(", ").collect();
-                known.sort();
-                assert_eq!(known, documented, "{path}");
-            }
+        if documented.is_empty() {
+            assert_eq!(known, "none", "{path}");
+        } else {
+            let mut known: Vec<_> = known.split(", ").collect();
+            known.sort();
+            assert_eq!(known, documented, "{path}");
         }
         // Ignored by default.
         let response = request().send().await;
@@ -262,7 +261,8 @@ async fn every_response_says_that_handling_was_strict(backend: Backend) {
             415,
         ),
     ] {
-        let (method, path) = (request.method.clone(), request.path.clone());
+        let method = request.method.clone();
+        let path = request.path.clone();
         let response = request.send().await;
         assert_eq!(response.status, status, "{method} {path}");
         assert_applied(&response, true);

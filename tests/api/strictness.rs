@@ -2,16 +2,16 @@
 //! (RFC 9110, RFC 9112, RFC 9113), on raw sockets.
 
 use http::Version;
-use support::Backend;
+use support::{
+    Backend,
+    http2::{
+        DATA, EMPTY_SETTINGS, END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, frame, frames,
+        literal_header,
+    },
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::{
-    harness::Server,
-    http1::RawConnection,
-    http2::{PREFACE, SETTINGS},
-    http2_floods::{DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM},
-    http2_floods::{frame, frames, literal_header},
-};
+use crate::{client::Connection, harness::Server};
 
 support::cases! {
     ALL: [
@@ -33,7 +33,7 @@ const SMUGGLED: &str = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Leng
 async fn assert_rejected(server: &Server, request: &str, status: u16, code: &str) {
     let valid = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
     for before in ["", valid] {
-        let mut conn = RawConnection::connect(server).await;
+        let mut conn = Connection::open(server).await;
         conn.send(&format!("{before}{request}{SMUGGLED}")).await;
         if !before.is_empty() {
             assert_eq!(conn.response(LIST).await.unwrap().status, 200);
@@ -42,7 +42,7 @@ async fn assert_rejected(server: &Server, request: &str, status: u16, code: &str
         assert_eq!(response.status, status, "{request:?}: {}", response.text());
         response.assert_error(status, code);
         assert_eq!(response.header("connection"), Some("close"), "{request:?}");
-        assert!(conn.next().await.is_none(), "still open: {request:?}");
+        conn.assert_closed().await;
     }
     assert_eq!(server.count_pets().await, 0, "{request:?}");
 }
@@ -71,7 +71,7 @@ async fn missing_repeated_and_invalid_hosts_get_400(backend: Backend) {
         let request = format!("GET /v1/pets HTTP/1.0\r\n{host}\r\nKEY\r\n\r\n");
         assert_rejected(&server, &request, 400, "invalid_request").await;
     }
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     for host in ["x", "X.example:80", "127.0.0.1", "[::1]:8080", "my_shop"] {
         conn.send(&format!(
             "GET /v1/pets HTTP/1.1\r\nHost: {host}\r\nKEY\r\n\r\n"
@@ -154,7 +154,7 @@ async fn ambiguous_targets_get_400(backend: Backend) {
         assert_rejected(&server, &request, 400, "invalid_request").await;
     }
     // In absolute form, the target names the host, and Host is ignored.
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     for target in ["http://x/v1/pets", "https://y:8080/v1/pets?limit=1"] {
         conn.send(&format!("GET {target} HTTP/1.1\r\nHost: z\r\nKEY\r\n\r\n"))
             .await;
@@ -181,15 +181,14 @@ async fn http_versions_follow_rfc_9112(backend: Backend) {
         assert_rejected(&server, &request, 400, "invalid_request").await;
     }
     // A later minor version is read as HTTP/1.1, however it arrives.
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     for version in ["1.2", "1.9"] {
         let request = format!("GET /v1/pets HTTP/{version}\r\nHost: x\r\nKEY\r\n\r\n");
         conn.send(&request).await;
         assert_eq!(conn.response(LIST).await.unwrap().status, 200);
         let (line, headers) = request.split_once('\n').unwrap();
         for byte in line.bytes().chain([b'\n']) {
-            conn.stream.write_all(&[byte]).await.unwrap();
-            conn.stream.flush().await.unwrap();
+            conn.raw.send([byte]).await;
         }
         conn.send(headers).await;
         assert_eq!(conn.response(LIST).await.unwrap().status, 200);
@@ -213,11 +212,12 @@ async fn http2_response(server: &Server, fields: &[(&str, &str)]) -> Option<(u16
     let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, &head);
     let mut stream = server.connect(Version::HTTP_2).await;
     stream
-        .write_all(&[PREFACE, SETTINGS, &request].concat())
+        .write_all(&[PREFACE, EMPTY_SETTINGS, &request].concat())
         .await
         .unwrap();
     let mut received = Vec::new();
-    let (mut status, mut body) = (0, Vec::new());
+    let mut status = 0;
+    let mut body = Vec::new();
     while !frames(&received).any(|(kind, id, _)| id == 1 && kind != HEADERS) {
         assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "closed");
     }

@@ -10,7 +10,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use server::Tls;
-use support::{Backend, TIMEOUT, eventually, self_signed};
+use support::{Backend, TIMEOUT, eventually, http2::PREFACE, self_signed};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -19,8 +19,9 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::{
+    client::Connection,
     harness::{Server, ServerConfig},
-    http1::RawConnection,
+    http1::SHORT_HEAD_TIMEOUT,
 };
 
 support::cases! {
@@ -85,7 +86,7 @@ async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
 /// malformed request, so that a client can rule out truncation.
 async fn connections_end_with_close_notify(backend: Backend) {
     let with_short_timeouts =
-        |config: &mut ServerConfig| config.service.server.head_timeout = Duration::from_millis(200);
+        |config: &mut ServerConfig| config.service.server.head_timeout = SHORT_HEAD_TIMEOUT;
     let server = Server::start_with(backend, with_short_timeouts).await;
     let long = [b"GET /", &[b'x'; 70_000][..], b" HTTP/1.1\r\n\r\n"].concat();
     for (request, status) in [
@@ -110,9 +111,9 @@ async fn connections_end_with_close_notify(backend: Backend) {
 /// Plain HTTP on the TLS port gets a 400 that names the https:// URL.
 async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
     let server = Server::start(backend).await;
-    for bytes in [REQUEST, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\0"] {
-        let mut conn = RawConnection::over(&server, Box::new(connect(&server).await));
-        conn.stream.write_all(bytes).await.unwrap();
+    for bytes in [REQUEST, PREFACE, b"\0\0\0\0"] {
+        let mut conn = Connection::over(&server, Box::new(connect(&server).await));
+        conn.raw.send(bytes).await;
         let response = conn.last_response("GET /").await;
         response.assert_error(400, "invalid_request");
         assert!(response.text().contains("https://"), "{}", response.text());
@@ -129,9 +130,9 @@ async fn stalled_handshakes_time_out(backend: Backend) {
         |config: &mut ServerConfig| config.service.server.head_timeout = Duration::from_millis(200);
     let server = Server::start_with(backend, with_short_timeouts).await;
     for bytes in stalled {
-        let mut conn = RawConnection::over(&server, Box::new(connect(&server).await));
-        conn.stream.write_all(bytes).await.unwrap();
-        assert!(conn.next().await.is_none());
+        let mut conn = Connection::over(&server, Box::new(connect(&server).await));
+        conn.raw.send(bytes).await;
+        conn.assert_closed().await;
     }
     let with_long_timeouts =
         |config: &mut ServerConfig| config.service.server.head_timeout = 2 * TIMEOUT;
@@ -175,7 +176,7 @@ async fn a_first_request_during_shutdown_is_served(backend: Backend) {
 /// New connections get the renewed certificate; open ones stay up.
 async fn renewed_certificates_are_reloaded(backend: Backend) {
     let server = Server::start_with(backend, reload_often).await;
-    let mut old = RawConnection::connect(&server).await;
+    let mut old = Connection::open(&server).await;
     let (certificate, key) = self_signed();
     let identity = server.identity();
     identity.replace_key(&key);
@@ -222,7 +223,7 @@ async fn connect(server: &Server) -> TcpStream {
 }
 
 async fn tls_handshake(server: &Server, client: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
-    server.tls_handshake(connect(server).await, client).await
+    support::tls_handshake(connect(server).await, client).await
 }
 
 fn reload_often(config: &mut ServerConfig) {

@@ -77,10 +77,8 @@ impl<'a> Comparison<'a> {
             self.report(location, "operationId changed");
         }
         self.parameters(location, &old["parameters"], &new["parameters"]);
-        let (body, new_body) = (
-            resolve(self.old, &old["requestBody"]),
-            resolve(self.new, &new["requestBody"]),
-        );
+        let body = resolve(self.old, &old["requestBody"]);
+        let new_body = resolve(self.new, &new["requestBody"]);
         if new_body["required"] == true && body["required"] != true {
             self.report(location, "body newly required");
         }
@@ -105,7 +103,8 @@ impl<'a> Comparison<'a> {
                 .map(|parameter| resolve(root, parameter))
                 .collect()
         };
-        let (old, new) = (list(self.old, old), list(self.new, new));
+        let old = list(self.old, old);
+        let new = list(self.new, new);
         let same = |a: &Value, b: &Value| a["name"] == b["name"] && a["in"] == b["in"];
         for parameter in &new {
             let before = old.iter().find(|before| same(before, parameter));
@@ -164,7 +163,8 @@ impl<'a> Comparison<'a> {
     }
 
     fn schema(&mut self, location: &str, old: &'a Value, new: &'a Value, sender: Sender) {
-        let (old, new) = (resolve(self.old, old), resolve(self.new, new));
+        let old = resolve(self.old, old);
+        let new = resolve(self.new, new);
         for keyword in ["type", "format", "const"] {
             if old[keyword] != new[keyword] {
                 self.report(location, &format!("{keyword} changed"));
@@ -237,19 +237,15 @@ impl<'a> Comparison<'a> {
     /// Limits on what a client may send must not become stricter.
     fn limits(&mut self, location: &str, old: &Value, new: &Value) {
         for limit in ["minimum", "minLength", "minItems"] {
-            let (old, new) = (
-                old[limit].as_i64().unwrap_or(i64::MIN),
-                new[limit].as_i64().unwrap_or(i64::MIN),
-            );
+            let old = old[limit].as_i64().unwrap_or(i64::MIN);
+            let new = new[limit].as_i64().unwrap_or(i64::MIN);
             if new > old {
                 self.report(location, &format!("{limit} raised"));
             }
         }
         for limit in ["maximum", "maxLength", "maxItems"] {
-            let (old, new) = (
-                old[limit].as_i64().unwrap_or(i64::MAX),
-                new[limit].as_i64().unwrap_or(i64::MAX),
-            );
+            let old = old[limit].as_i64().unwrap_or(i64::MAX);
+            let new = new[limit].as_i64().unwrap_or(i64::MAX);
             if new < old {
                 self.report(location, &format!("{limit} lowered"));
             }

@@ -2,12 +2,13 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
+use http_body_util::BodyExt;
 use jiff::Timestamp;
 use rusqlite::Connection;
-use support::{Cluster, Finished, TIMEOUT, eventually};
+use support::{Cluster, CommandResult, TIMEOUT, eventually};
 use tokio::{
     task::spawn_blocking,
-    time::{Instant, sleep},
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -42,7 +43,7 @@ fn a_secret_that_cannot_be_printed_is_not_valid() {
         ] {
             let mut shell = home.command("sh");
             let line = format!("\"$0\" keys {arguments} {redirection}");
-            let failed = Finished::of(shell.args(["-c", &line, PETSTORE]));
+            let failed = CommandResult::of(shell.args(["-c", &line, PETSTORE]));
             failed.assert_fails(1, reason);
             failed.assert_fails(1, "no key was created");
         }
@@ -163,20 +164,14 @@ async fn assert_rotates(home: Home) {
     ];
     let old = home.keys(&create).success().secret();
     let rotated = home.keys(&["rotate", "kiosk", "--grace", "1h"]).success();
-    let stream = reqwest::Client::builder().no_proxy().build().unwrap();
-    let stream = stream
-        .get(service.url("/v1/events/stream"))
-        .bearer_auth(rotated.secret());
-    let stream = stream.send().await.unwrap();
+    let old = Client::new(&service, &old);
+    let new = Client::new(&service, &rotated.secret());
+    let stream = new.stream(None).await.unwrap();
     assert_eq!(stream.status(), 200);
     assert!(
         rotated
             .stderr
             .contains("It replaces key 1 (kiosk), which stays valid until 2")
-    );
-    let (old, new) = (
-        Client::new(&service, &old),
-        Client::new(&service, &rotated.secret()),
     );
     for client in [&old, &new] {
         assert_eq!(client.get("/v1/pets").await.status, 200);
@@ -214,10 +209,8 @@ async fn assert_rotates(home: Home) {
     );
     let rejected = async || new.get("/v1/pets").await.status == 401;
     eventually("the old key to expire", rejected).await;
-    tokio::time::timeout(TIMEOUT, stream.text())
-        .await
-        .unwrap()
-        .unwrap();
+    let end_of_stream = stream.into_body().collect();
+    timeout(TIMEOUT, end_of_stream).await.unwrap().unwrap();
     // Neither a key that has expired nor one that is about to has a lifetime for a successor.
     home.keys(&["revoke", "3"]).success();
     let expired = home.keys(&["rotate", "2", "--grace", "30d"]);
@@ -362,15 +355,22 @@ async fn a_revoked_key_is_rejected() {
 #[tokio::test]
 async fn a_revoked_key_is_rejected_while_the_file_is_locked() {
     let home = Home::new();
-    let service = home.serve();
+    let metrics = ["--metrics-listen", "127.0.0.1:0"];
+    let service = Service::start(home.serve_command().args(metrics));
     let revoked = Client::new(&service, &home.new_key());
     assert_eq!(revoked.get("/v1/pets").await.status, 200);
     let other = Client::new(&service, &home.new_key());
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // The service tries to record this use and has to wait.
-    assert_eq!(other.get("/v1/pets").await.status, 200);
-    sleep(Duration::from_secs(1)).await;
+    tokio::spawn(async move { other.create("Rex").await });
+    eventually("the service waits to write", async || {
+        let in_flight = service
+            .metrics()
+            .await
+            .metric("petstore_requests_in_flight");
+        in_flight == Some(1.0)
+    })
+    .await;
     let revoke = "UPDATE api_keys SET revoked_at = created_at WHERE id = 1";
     db.execute_batch(&format!("{revoke}; COMMIT; BEGIN IMMEDIATE"))
         .unwrap();
@@ -458,17 +458,13 @@ async fn last_use_is_listed() {
     let client = Client::new(&service, &home.new_key());
     home.keys(&["create", "unused"]).success();
     assert_eq!(client.get("/v1/pets").await.status, 200);
-    let started = Instant::now();
-    loop {
+    eventually("the use is listed", async || {
         let list = home.keys(&["list"]).success();
         let rows: Vec<_> = list.stdout.lines().map(columns).collect();
         assert_eq!(rows[2][4], "never");
-        if rows[1][4] != "never" {
-            break;
-        }
-        assert!(started.elapsed() < TIMEOUT, "{list:?}");
-        sleep(Duration::from_millis(50)).await;
-    }
+        rows[1][4] != "never"
+    })
+    .await;
 }
 
 /// Commands write the valid part of the WAL again, as a failed commit may be in it; not the
@@ -494,7 +490,7 @@ fn commands_leave_stale_frames_alone() {
         command.args(["--database", &home.url()]);
         let _ = fs::remove_file(disk::trace_path(&home));
         Faults::default().apply(&home, &mut command);
-        Finished::of(&mut command).success();
+        CommandResult::of(&mut command).success();
         Trace::read(&home, Vec::new()).wal_bytes()
     };
     assert_eq!(written_by(&["list"]), 0);

@@ -3,18 +3,18 @@
 use std::{fs, thread};
 
 use rusqlite::Connection;
-use support::{Cluster, Finished, signal, wait_for};
+use support::{Cluster, CommandResult, signal, wait_for};
 
 use crate::{
     client::{Client, LoadGenerator},
     harness::Home,
 };
 
-fn backup(home: &Home, file: &str) -> Finished {
+fn backup(home: &Home, file: &str) -> CommandResult {
     home.petstore(&["backup", file, "--database", &home.url()])
 }
 
-fn check(home: &Home, url: &str) -> Finished {
+fn check(home: &Home, url: &str) -> CommandResult {
     home.petstore(&["check", "--database", url])
 }
 
@@ -118,7 +118,7 @@ fn a_backup_appears_atomically() {
         "-e",
         "inject=renameat2:signal=KILL",
     ]);
-    let killed = Finished::of(killed.args(["backup", "copy.db", "--database", &home.url()]));
+    let killed = CommandResult::of(killed.args(["backup", "copy.db", "--database", &home.url()]));
     assert_eq!(killed.code, None, "not killed: {killed:?}");
     assert!(
         !home.files().contains(&"copy.db".into()),
@@ -146,7 +146,7 @@ fn a_copy_that_cannot_be_synced_is_discarded() {
     ] {
         let inject = format!("inject=fsync:error=EIO:when={number}");
         let mut command = home.traced(&["-e", "trace=fsync", "-e", &inject]);
-        let failed = Finished::of(command.args(line.split(' ')));
+        let failed = CommandResult::of(command.args(line.split(' ')));
         assert_eq!(failed.code, Some(1), "{failed:?}");
         assert!(failed.stderr.contains("cannot write"), "{failed:?}");
         assert_eq!(home.files(), before, "{line}");
@@ -224,7 +224,7 @@ fn assert_interrupted(name: &str, code: i32, line: &str, sentence: &str) {
         trace.contains("sync(").then_some(())
     });
     signal(running.id(), name);
-    let ended = Finished::from(running.wait_with_output().unwrap());
+    let ended = CommandResult::from(running.wait_with_output().unwrap());
     ended.assert_fails(code, &format!("petstore: interrupted; {sentence}\n"));
     assert_eq!(files(), before, "{line}");
     home.petstore(&["check"]).success();
@@ -485,9 +485,10 @@ fn check_reports_inconsistencies_on_postgres() {
         let create = format!("CREATE DATABASE damaged TEMPLATE {database}");
         cluster.psql("postgres", &create);
         // The counts are the sum of all rows.
-        let damage = match damage.contains("counts") {
-            true => format!("{damage} WHERE shard = 7"),
-            false => damage.into(),
+        let damage = if damage.contains("counts") {
+            format!("{damage} WHERE shard = 7")
+        } else {
+            damage.into()
         };
         cluster.psql("damaged", &damage);
         // PostgreSQL's indexes are only counted.

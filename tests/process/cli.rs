@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fs::File, net::TcpListener, os::unix::ffi::OsStrExt};
 
-use support::Finished;
+use support::{CommandResult, HttpClient};
 
 use crate::{
     client::Client,
@@ -74,9 +74,8 @@ async fn the_printed_contract_is_the_served_one() {
     ];
     for (path, command) in forms {
         let printed = home.petstore(&[command, &addresses].concat()).success();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let served = http.get(service.url(path)).send().await.unwrap();
-        assert_eq!(printed.stdout, served.text().await.unwrap());
+        let served = HttpClient::new(service.address).get(path).await;
+        assert_eq!(printed.stdout, served.text());
         assert!(printed.stdout.contains("https://pets.example/api/v1"));
         assert!(printed.stdout.contains("https://staging.pets.example/v1"));
     }
@@ -97,7 +96,7 @@ fn stdout_write_errors_are_reported() {
     let home = Home::new();
     for command in [["openapi", "--json"], ["completions", "bash"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let ended = Finished::of(home.command(PETSTORE).args(command).stdout(full));
+        let ended = CommandResult::of(home.command(PETSTORE).args(command).stdout(full));
         assert_eq!(ended.code, Some(1), "{command:?}: {ended:?}");
         let words = "petstore: cannot write to standard output: the disk is full; free some space";
         assert!(ended.stderr.starts_with(words), "{ended:?}");
@@ -105,7 +104,7 @@ fn stdout_write_errors_are_reported() {
         let closed = shell
             .args(["-c", "\"$0\" \"$@\" >&-", PETSTORE])
             .args(command);
-        Finished::of(closed).assert_fails(1, "standard output is closed");
+        CommandResult::of(closed).assert_fails(1, "standard output is closed");
     }
 }
 
@@ -191,7 +190,7 @@ fn invalid_values_are_usage_errors() {
     }
     assert_usage_error(&home, &["completions", "cmd"], &["<SHELL>", "cmd", "bash"]);
     let odd = OsStr::from_bytes(b"sqlite:a\xffb.db");
-    let rejected = Finished::of(
+    let rejected = CommandResult::of(
         home.command(PETSTORE)
             .args(["serve", "--database"])
             .arg(odd),
@@ -229,13 +228,13 @@ async fn options_can_be_set_with_variables() {
         .env("PETSTORE_DATABASE", home.url())
         .env("PETSTORE_SCOPE", "pets:read,orders:read")
         .env("PETSTORE_EXPIRES", "1h");
-    let created = Finished::of(create.args(["keys", "create", "till"])).success();
+    let created = CommandResult::of(create.args(["keys", "create", "till"])).success();
     assert!(
         created.stderr.contains("pets:read orders:read"),
         "{created:?}"
     );
     assert!(created.stderr.contains("expires 2"), "{created:?}");
-    let created = Finished::of(create.args(["--scope", "pets:write"])).success();
+    let created = CommandResult::of(create.args(["--scope", "pets:write"])).success();
     assert!(created.stderr.contains("scopes pets:write;"), "{created:?}");
 
     let mut serve = home.command(PETSTORE);
@@ -263,12 +262,12 @@ async fn options_can_be_set_with_variables() {
     openapi
         .env("PETSTORE_JSON", "true")
         .env("PETSTORE_PUBLIC_URL", "https://pets.example/v1");
-    let printed = Finished::of(openapi.arg("openapi")).success();
+    let printed = CommandResult::of(openapi.arg("openapi")).success();
     let printed: serde_json::Value = serde_json::from_str(&printed.stdout).unwrap();
     assert_eq!(client.get("/v1/openapi.json").await.json(), printed);
 
     let mut wrong = home.command(PETSTORE);
-    let wrong = Finished::of(wrong.env("PETSTORE_LISTEN", "here").arg("serve"));
+    let wrong = CommandResult::of(wrong.env("PETSTORE_LISTEN", "here").arg("serve"));
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     assert!(wrong.stderr.contains("--listen"), "{wrong:?}");
 }
@@ -344,7 +343,7 @@ fn errors_are_in_words() {
     ] {
         let arguments: Vec<_> = command.split(' ').collect();
         let mut petstore = home.command(PETSTORE);
-        let failed = Finished::of(petstore.args(arguments).env("PETSTORE_KEY", "psk_x"));
+        let failed = CommandResult::of(petstore.args(arguments).env("PETSTORE_KEY", "psk_x"));
         failed.assert_fails(1, words);
         for part in ["os error", "Copying"] {
             assert!(!failed.stderr.contains(part), "{part}: {failed:?}");

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -9,47 +10,45 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::Method;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
-use support::{Response, TIMEOUT, eventually};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use support::{HttpClient, RequestError, Response, TIMEOUT, eventually};
+use tokio::{task::JoinSet, time::sleep};
 
 use crate::harness::Service;
 
 /// An HTTP client with an API key.
 #[derive(Clone)]
 pub struct Client {
-    http: reqwest::Client,
-    base: String,
+    http: HttpClient,
     key: String,
 }
 
 /// A pet by its id and name.
 pub type Pet = (i64, String);
 
+/// No response at all is an `Err`.
+pub type ResponseResult = Result<Response, RequestError>;
+
 impl Client {
     pub fn new(service: &Service, key: &str) -> Self {
-        Self::at(service.url(""), key)
+        Self::at(service.address, key)
     }
 
-    /// A client of the service at this URL, which may lead through a proxy.
-    pub fn at(base: String, key: &str) -> Self {
-        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT);
+    /// A client of the service at this address, which may be that of a proxy.
+    pub fn at(address: SocketAddr, key: &str) -> Self {
         Self {
-            http: http.build().unwrap(),
-            base,
+            http: HttpClient::new(address),
             key: key.into(),
         }
     }
 
     pub async fn get(&self, path: &str) -> Response {
-        let request = self.http.get(format!("{}{path}", self.base));
-        self.send(request).await.unwrap()
+        let response = self.send_json(Method::GET, path, &Value::Null, None).await;
+        response.unwrap()
     }
 
     /// Waits until the service knows that the API key is revoked.
@@ -64,56 +63,56 @@ impl Client {
         eventually("the key is rejected", rejected).await;
     }
 
-    /// Creates a pet. No response at all is an `Err`.
-    pub async fn create(&self, name: &str) -> reqwest::Result<Response> {
-        let request = self.http.post(format!("{}/v1/pets", self.base));
-        let request = request.header("content-type", "application/json");
-        self.send(request.body(pet(name))).await
+    /// Creates a pet.
+    pub async fn create(&self, name: &str) -> ResponseResult {
+        self.send_json(Method::POST, "/v1/pets", &pet(name), None)
+            .await
     }
 
-    /// Deletes a pet. No response at all is an `Err`.
-    pub async fn delete(&self, id: i64) -> reqwest::Result<Response> {
+    /// Deletes a pet.
+    pub async fn delete(&self, id: i64) -> ResponseResult {
         let path = format!("/v1/pets/{id}");
         self.send_json(Method::DELETE, &path, &Value::Null, None)
             .await
     }
 
     /// Sends a request with a JSON body, unless that is null, and optionally an
-    /// idempotency key. No response at all is an `Err`.
+    /// idempotency key.
     pub async fn send_json(
         &self,
         method: Method,
         path: &str,
         body: &Value,
         idempotency_key: Option<&str>,
-    ) -> reqwest::Result<Response> {
-        let mut request = self.http.request(method, format!("{}{path}", self.base));
-        if !body.is_null() {
-            request = request.header("content-type", "application/json");
-            request = request.body(body.to_string());
-        }
+    ) -> ResponseResult {
+        let mut request = self.request(method, path);
         if let Some(key) = idempotency_key {
             request = request.header("idempotency-key", key);
         }
-        self.send(request).await
+        let body = if body.is_null() {
+            Bytes::new()
+        } else {
+            request = request.header("content-type", "application/json");
+            body.to_string().into()
+        };
+        self.http.send(request.body(body.into()).unwrap()).await
     }
 
-    /// Opens the event stream after an event.
-    pub async fn stream(&self, last_event_id: &str) -> reqwest::Result<reqwest::Response> {
-        let request = self.http.get(format!("{}/v1/events/stream", self.base));
-        let request = request.header("last-event-id", last_event_id);
-        request.bearer_auth(&self.key).send().await
+    /// Opens the event stream, after an event if one is given.
+    pub async fn stream(
+        &self,
+        last_event_id: Option<&str>,
+    ) -> Result<http::Response<Incoming>, RequestError> {
+        let mut request = self.request(Method::GET, "/v1/events/stream");
+        if let Some(id) = last_event_id {
+            request = request.header("last-event-id", id);
+        }
+        self.http.open(request.body(Full::default()).unwrap()).await
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Result<Response> {
-        let response = request.bearer_auth(&self.key).send().await?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = response.bytes().await?.into();
-        Ok(Response {
-            status,
-            headers,
-            body,
-        })
+    fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        let request = Request::builder().method(method).uri(self.http.url(path));
+        request.header("authorization", format!("Bearer {}", self.key))
     }
 
     /// Lists all pets, following the `Link` header from page to page.
@@ -164,7 +163,7 @@ pub struct WriteResults {
 
 impl WriteResults {
     /// Records the response to a create.
-    fn record(&mut self, name: String, response: &reqwest::Result<Response>) {
+    fn record(&mut self, name: String, response: &ResponseResult) {
         let Ok(response) = response else {
             self.unknown.insert(name);
             return;
@@ -175,14 +174,15 @@ impl WriteResults {
             self.consecutive_acks += 1;
             return;
         }
-        match self.record_unavailable(response) {
-            true => self.rejected.insert(name),
-            false => self.unknown.insert(name),
-        };
+        if self.record_unavailable(response) {
+            self.rejected.insert(name);
+        } else {
+            self.unknown.insert(name);
+        }
     }
 
     /// Records the response to the deletion of an acknowledged pet.
-    fn record_deletion(&mut self, name: String, response: &reqwest::Result<Response>) {
+    fn record_deletion(&mut self, name: String, response: &ResponseResult) {
         match response {
             Ok(response) if response.status == 204 => {
                 self.acknowledged.remove(&name);
@@ -260,15 +260,16 @@ impl LoadGenerator {
     }
 
     fn run(client: &Client, clients: usize, prefix: &str, deletes: bool) -> Self {
-        let (results, stop) = (Arc::<Mutex<WriteResults>>::default(), Arc::default());
         let mut generator = Self {
             clients: JoinSet::new(),
-            results,
-            stop,
+            results: Arc::default(),
+            stop: Arc::default(),
         };
         for number in 0..clients {
-            let (client, prefix) = (client.clone(), format!("{prefix}-{number}"));
-            let (results, stop) = (generator.results.clone(), generator.stop.clone());
+            let client = client.clone();
+            let prefix = format!("{prefix}-{number}");
+            let results = generator.results.clone();
+            let stop = generator.stop.clone();
             generator.clients.spawn(async move {
                 for count in 0.. {
                     let name = format!("{prefix}-{count}");
@@ -300,15 +301,22 @@ impl LoadGenerator {
                 if condition(&results) {
                     break;
                 }
-                let (acknowledged, unavailable) = (results.acknowledged.len(), results.unavailable);
-                let timed_out = started.elapsed() > TIMEOUT;
                 assert!(
-                    !timed_out,
-                    "timed out: {acknowledged} acknowledged, {unavailable} times 503"
+                    started.elapsed() < TIMEOUT,
+                    "timed out: {} acknowledged, {} times 503",
+                    results.acknowledged.len(),
+                    results.unavailable
                 );
             }
             sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Waits until this many more requests are acknowledged.
+    pub async fn proceed(&self, requests: usize) {
+        let acknowledged = self.results.lock().unwrap().acknowledged.len() + requests;
+        self.until(|results| results.acknowledged.len() >= acknowledged)
+            .await;
     }
 
     /// Stops the clients after their current request and returns the results.
@@ -321,70 +329,9 @@ impl LoadGenerator {
     }
 }
 
-/// A raw TCP connection, for clients that misbehave, or whose every byte counts.
-pub struct RawConnection(BufReader<TcpStream>);
-
-impl RawConnection {
-    pub async fn connect(service: &Service) -> Self {
-        Self::new(TcpStream::connect(service.address).await.unwrap())
-    }
-
-    pub fn new(stream: TcpStream) -> Self {
-        Self(BufReader::new(stream))
-    }
-
-    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.0.write_all(bytes.as_ref()).await.unwrap();
-    }
-
-    /// Half-closes the connection: sends FIN, keeps reading.
-    pub async fn shutdown_write(&mut self) {
-        self.0.shutdown().await.unwrap();
-    }
-
-    /// Reads until the received bytes end with `end`.
-    pub async fn read_until(&mut self, end: &str) -> String {
-        let mut got = Vec::new();
-        while !got.ends_with(end.as_bytes()) {
-            let read = timeout(TIMEOUT, self.0.read_u8()).await;
-            let byte = read
-                .expect("a response in time")
-                .expect("a complete response");
-            got.push(byte);
-        }
-        String::from_utf8(got).unwrap()
-    }
-
-    /// Reads a response to a GET or POST, and returns its status and its head.
-    pub async fn response(&mut self) -> (u16, String) {
-        let head = self.read_until("\r\n\r\n").await;
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let length = header(&head, "content-length").filter(|_| status != 304);
-        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
-        let read = timeout(TIMEOUT, self.0.read_exact(&mut body)).await;
-        read.expect("a response in time")
-            .expect("a complete response");
-        (status, head)
-    }
-
-    /// Reads until the service closes the connection.
-    pub async fn read_to_end(&mut self) -> Vec<u8> {
-        let mut got = Vec::new();
-        let read = timeout(TIMEOUT, self.0.read_to_end(&mut got)).await;
-        read.expect("a closed connection").unwrap();
-        got
-    }
-}
-
-/// The value of a header in the head of a raw response.
-pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let mut headers = head.lines().filter_map(|line| line.split_once(": "));
-    headers.find_map(|(found, value)| (found == name).then_some(value))
-}
-
 /// The head and the body of a raw request that creates a pet.
 pub fn create_request(key: &str, name: &str, headers: &str) -> (String, String) {
-    let body = pet(name);
+    let body = pet(name).to_string();
     let length = body.len();
     let head = format!(
         "POST /v1/pets HTTP/1.1\r\nHost: petstore\r\nAuthorization: Bearer {key}\r\n\
@@ -393,6 +340,6 @@ pub fn create_request(key: &str, name: &str, headers: &str) -> (String, String) 
     (head, body)
 }
 
-fn pet(name: &str) -> String {
-    json!({"name": name, "categoryId": 1}).to_string()
+fn pet(name: &str) -> Value {
+    json!({"name": name, "categoryId": 1})
 }

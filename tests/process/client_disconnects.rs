@@ -1,12 +1,11 @@
 //! Clients that disconnect before they get their response.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use support::TIMEOUT;
-use tokio::time::{Instant, sleep};
+use support::{RawConnection, eventually};
 
 use crate::{
-    client::{Client, RawConnection, create_request},
+    client::{Client, create_request},
     harness::{Home, Service},
 };
 
@@ -46,7 +45,7 @@ async fn a_half_closed_connection_gets_its_response() {
     let home = Home::new();
     let service = home.serve();
     let (head, body) = create_request(&home.new_key(), "Rex", "");
-    let mut connection = RawConnection::connect(&service).await;
+    let mut connection = RawConnection::connect(service.address).await;
     connection.send(head + &body).await;
     connection.shutdown_write().await;
     let response = String::from_utf8(connection.read_to_end().await).unwrap();
@@ -55,22 +54,19 @@ async fn a_half_closed_connection_gets_its_response() {
 
 async fn send_and_disconnect(service: &Service, key: &str, name: &str) {
     let (head, body) = create_request(key, name, "");
-    RawConnection::connect(service)
+    RawConnection::connect(service.address)
         .await
         .send(head + &body)
         .await;
 }
 
 async fn assert_stored(client: &Client, names: BTreeSet<String>) {
-    let started = Instant::now();
-    loop {
+    let all_stored = async || {
         let pets = client.pets().await;
-        let stored: BTreeSet<_> = pets.into_iter().map(|(_, name)| name).collect();
-        if stored == names {
-            break;
-        }
-        let (stored, sent) = (stored.len(), names.len());
-        assert!(started.elapsed() < TIMEOUT, "{stored} of {sent} are stored");
-        sleep(Duration::from_millis(50)).await;
-    }
+        pets.into_iter()
+            .map(|(_, name)| name)
+            .collect::<BTreeSet<_>>()
+            == names
+    };
+    eventually("all pets are stored", all_stored).await;
 }

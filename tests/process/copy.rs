@@ -1,15 +1,15 @@
 //! `petstore copy`: migrating the data from SQLite to PostgreSQL.
 
-use reqwest::Method;
+use http::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Cluster, Finished};
+use support::{Cluster, CommandResult};
 
 use crate::{client::Client, harness::Home};
 
 const ORDERS: &str = "/v1/store/orders";
 
-fn copy(home: &Home, to: &str) -> Finished {
+fn copy(home: &Home, to: &str) -> CommandResult {
     home.petstore(&["copy", "--from", &home.url(), "--to", to])
 }
 
@@ -18,7 +18,8 @@ fn copy(home: &Home, to: &str) -> Finished {
 async fn copy_preserves_all_data() {
     let cluster = Cluster::start();
     let database = cluster.create_database();
-    let (home, there) = (Home::new(), Home::with_database(cluster.url(&database)));
+    let home = Home::new();
+    let there = Home::with_database(cluster.url(&database));
     let key = home.new_key();
     let revoked = home.new_key();
     home.keys(&["revoke", "2"]).success();
@@ -106,10 +107,8 @@ async fn copy_preserves_all_data() {
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn sales_go_on_after_a_copy() {
     let cluster = Cluster::start();
-    let (home, there) = (
-        Home::new(),
-        Home::with_database(cluster.url(&cluster.create_database())),
-    );
+    let home = Home::new();
+    let there = Home::with_database(cluster.url(&cluster.create_database()));
     let key = home.new_key();
     let service = home.serve();
     let client = Client::new(&service, &key);
@@ -141,7 +140,8 @@ async fn sales_go_on_after_a_copy() {
         let placed = send(&client, Method::POST, ORDERS, place, Some(&key)).await;
         assert_eq!((placed.status, &placed.json()["id"]), (201, &json!(n)));
         for to in *history {
-            let (path, key) = (format!("{ORDERS}/{n}/{to}"), format!("{to}-{n}"));
+            let path = format!("{ORDERS}/{n}/{to}");
+            let key = format!("{to}-{n}");
             let changed = send(&client, Method::POST, &path, Value::Null, Some(&key)).await;
             assert_eq!(changed.status, 200, "{changed:?}");
             responses.push((path, key, changed.json()));
@@ -221,7 +221,8 @@ async fn sales_go_on_after_a_copy() {
 #[test]
 fn copy_only_goes_from_sqlite_to_postgres() {
     let home = Home::new();
-    let (file, server) = (home.url(), "postgres://till@127.0.0.1:9/shop");
+    let file = home.url();
+    let server = "postgres://till@127.0.0.1:9/shop";
     for (from, to, wrong) in [
         (server, server, "--from"),
         (&*file, &*file, "--to"),

@@ -1,7 +1,7 @@
 //! Crash recovery after SIGKILL.
 
 use rusqlite::Connection;
-use support::Finished;
+use support::CommandResult;
 
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
@@ -87,12 +87,10 @@ fn database_creation_resumes_after_sigkill() {
         for count in (1..).step_by(step) {
             let home = Home::new();
             let seed = ["seed", "1", "--database", &home.url()];
-            let (trace, kill) = (
-                format!("trace={syscall}"),
-                format!("inject={syscall}:signal=KILL:when={count}"),
-            );
+            let trace = format!("trace={syscall}");
+            let kill = format!("inject={syscall}:signal=KILL:when={count}");
             let mut first = home.traced(&["-e", &trace, "-e", &kill]);
-            let first = Finished::of(first.args(seed));
+            let first = CommandResult::of(first.args(seed));
             if first.code == Some(0) {
                 break;
             }

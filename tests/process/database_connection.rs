@@ -9,14 +9,14 @@ use std::{
     thread,
 };
 
-use support::{Cluster, Finished};
+use support::{Cluster, CommandResult};
 
 use crate::harness::{Home, PETSTORE, Service};
 
 const UNVERIFIED: &str = "is not verified";
 
 /// Runs `petstore keys list` on a database.
-fn list_keys(home: &Home, url: &str) -> Finished {
+fn list_keys(home: &Home, url: &str) -> CommandResult {
     home.petstore(&["keys", "list", "--database", url])
 }
 
@@ -134,7 +134,7 @@ fn an_unverified_server_on_another_machine_causes_a_warning() {
     }
     let mut serve = home.command(PETSTORE);
     serve.args(["serve", "--database", "postgres://till@db.invalid/shop"]);
-    let failed = Finished::of(serve.args(["--listen", "127.0.0.1:0"]));
+    let failed = CommandResult::of(serve.args(["--listen", "127.0.0.1:0"]));
     failed.assert_fails(1, UNVERIFIED);
 }
 
@@ -166,7 +166,7 @@ fn the_password_can_come_from_a_file() {
     let arguments = ["--database", &url, "--database-password-file", "password"];
     let create = || {
         let mut command = home.command(PETSTORE);
-        Finished::of(command.args(["keys", "create", "test"]).args(arguments))
+        CommandResult::of(command.args(["keys", "create", "test"]).args(arguments))
     };
     Home::with_database(cluster.url(&database)).create_store();
     for text in ["a/secret", "a/secret\n", "a/secret\r\n"] {
@@ -195,7 +195,7 @@ fn the_password_can_come_from_a_file() {
         &["keys", "list"],
     ] {
         let mut petstore = home.command(PETSTORE);
-        Finished::of(petstore.args(command).args(arguments)).success();
+        CommandResult::of(petstore.args(command).args(arguments)).success();
     }
     let source = Home::new();
     source.new_key();
@@ -206,7 +206,7 @@ fn the_password_can_come_from_a_file() {
     );
     let mut copy = home.command(PETSTORE);
     copy.args(["copy", "--from", &source.url(), "--to", &target]);
-    Finished::of(copy.args(&arguments[2..])).success();
+    CommandResult::of(copy.args(&arguments[2..])).success();
 }
 
 #[test]
@@ -223,10 +223,8 @@ fn an_unusable_password_file_is_reported() {
         ];
         home.petstore(&[&arguments[..], &["password"]].concat())
     };
-    let (url, with_password) = (
-        "postgres://till@127.0.0.1:9/shop",
-        "postgres://till:x@127.0.0.1:9/shop",
-    );
+    let url = "postgres://till@127.0.0.1:9/shop";
+    let with_password = "postgres://till:x@127.0.0.1:9/shop";
     run(url).assert_fails(1, "cannot read the database password from password");
     write_password(&file, "\n", 0o600);
     run(url).assert_fails(1, "the database password file password is empty");

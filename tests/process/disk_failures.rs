@@ -92,16 +92,11 @@ async fn failing_checkpoints_are_visible() {
     let mut command = home.serve_command();
     faults.apply(&home, command.args(["--metrics-listen", "127.0.0.1:0"]));
     let service = Service::start(&mut command);
-    let url = service.event("listening")["metrics_url"].clone();
     let load = LoadGenerator::start(&Client::new(&service, &key), 2, "pet");
     eventually("checkpoints to fail twice", async || {
-        let scrape = reqwest::get(url.as_str().unwrap()).await.unwrap();
-        let scrape = scrape.text().await.unwrap();
-        let value = |name: &str| -> f64 {
-            let sample = scrape.lines().find_map(|line| line.strip_prefix(name));
-            sample.unwrap().trim().parse().unwrap()
-        };
-        value("petstore_checkpoint_failures_total ") >= 2.0 && value("petstore_wal_bytes ") > 4e6
+        let scrape = service.metrics().await;
+        scrape.metric("petstore_checkpoint_failures_total").unwrap() >= 2.0
+            && scrape.metric("petstore_wal_bytes").unwrap() > 4e6
     })
     .await;
     let results = load.finish().await;

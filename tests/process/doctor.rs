@@ -12,11 +12,11 @@ use std::{
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rusqlite::Connection;
 use serde_json::Value;
-use support::{Cluster, Finished, Identity};
+use support::{Cluster, CommandResult, Identity};
 
 use crate::harness::{Home, PETSTORE, Service};
 
-fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> Finished {
+fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> CommandResult {
     let mut command = home.command(PETSTORE);
     command.args(["doctor", "--database", &home.url()]);
     command.args(["--listen", &address.to_string()]);
@@ -24,18 +24,18 @@ fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> Finished {
     command
         .args(["--packaged-settings", "petstore.env"])
         .args(options);
-    Finished::of(&mut command)
+    CommandResult::of(&mut command)
 }
 
 /// The lines of the report with a level.
-fn lines<'a>(report: &'a Finished, level: &str) -> Vec<&'a str> {
+fn lines<'a>(report: &'a CommandResult, level: &str) -> Vec<&'a str> {
     let lines = report.stdout.lines();
     lines.filter(|line| line.starts_with(level)).collect()
 }
 
 /// Expects exactly one warning or problem, and all else to be fine.
 #[track_caller]
-fn assert_found(report: &Finished, level: &str, check: &str, parts: &[&str]) {
+fn assert_found(report: &CommandResult, level: &str, check: &str, parts: &[&str]) {
     let found = [lines(report, "warning"), lines(report, "problem")].concat();
     assert_eq!(found.len(), 1, "{report:?}");
     assert_eq!(
@@ -55,7 +55,7 @@ fn assert_found(report: &Finished, level: &str, check: &str, parts: &[&str]) {
 }
 
 #[track_caller]
-fn assert_fine(report: &Finished) {
+fn assert_fine(report: &CommandResult) {
     assert_eq!(report.code, Some(0), "{report:?}");
     assert_eq!(
         lines(report, "ok").len(),
@@ -325,9 +325,11 @@ fn certificates_are_checked() {
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap();
         let start = date_time_ymd(1970, 1, 1) + now;
-        certificate.not_after = match days < 0 {
-            true => start - std::time::Duration::from_secs(days.unsigned_abs() * 86400 + 60),
-            false => start + std::time::Duration::from_secs(days.unsigned_abs() * 86400 + 60),
+        let distance = std::time::Duration::from_secs(days.unsigned_abs() * 86400 + 60);
+        certificate.not_after = if days < 0 {
+            start - distance
+        } else {
+            start + distance
         };
         let pem = certificate.self_signed(&key).unwrap().pem();
         files.replace_certificate(&pem);
@@ -367,8 +369,7 @@ fn the_settings_of_the_packaged_service_are_used(home: &Home, service: &Service)
     let elsewhere = Home::new();
     let file = elsewhere.path("packaged.env");
     let check = |database: &str, listen: &str| {
-        let metrics = service.event("listening")["metrics_url"].clone();
-        let metrics = metrics.as_str().unwrap().split('/').nth(2).unwrap();
+        let metrics = service.metrics_address();
         let settings = format!(
             "PETSTORE_DATABASE='{database}'\nPETSTORE_LISTEN='{listen}'\n\
              PETSTORE_METRICS_LISTEN={metrics}\nPETSTORE_TLS_CERT='{}'\nPETSTORE_TLS_KEY='{}'\n",
@@ -379,7 +380,8 @@ fn the_settings_of_the_packaged_service_are_used(home: &Home, service: &Service)
         set_mode(&file, 0o600);
         elsewhere.petstore(&["doctor", "--packaged-settings", "packaged.env"])
     };
-    let (database, listen) = (home.url(), service.address.to_string());
+    let database = home.url();
+    let listen = service.address.to_string();
     let report = check(&database, &listen);
     assert_fine(&report);
     for check in ["port", "imports", "metrics", "certificate", "settings"] {
@@ -434,7 +436,7 @@ fn mistakes_in_settings_are_reported() {
         "none",
     ]);
     command.env("PETSTORE_LISTEN", service.address.to_string());
-    let report = Finished::of(command.env("PETSTORE_TLS", "on"));
+    let report = CommandResult::of(command.env("PETSTORE_TLS", "on"));
     assert_found(
         &report,
         "warning",
@@ -473,7 +475,7 @@ fn a_store_on_postgres_is_checked() {
         "--packaged-settings",
         "none",
     ]);
-    let report = Finished::of(&mut off);
+    let report = CommandResult::of(&mut off);
     assert_found(&report, "warning", "clock", &["by 3600.", "NTP"]);
 
     cluster.crash();

@@ -17,11 +17,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::Method;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Cluster, Response, eventually};
+use support::{Cluster, EventStream, Response, eventually, field};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -72,7 +72,7 @@ async fn a_restored_backup_is_detected() {
     unknown.assert_error(410, "cursor_unknown");
     let resumed = client.get(&after(&before)).await.json();
     assert_eq!(resumed[0]["data"]["name"], "instead");
-    let stream = client.stream(&lost).await.unwrap();
+    let stream = client.stream(Some(&lost)).await.unwrap();
     assert_eq!(stream.status(), 410);
 }
 
@@ -86,8 +86,8 @@ async fn rejected_streams_are_no_errors_in_the_log() {
     let now = position(&clients[0].get("/v1/events?after=now").await);
     let mut streams = Vec::new();
     for client in &clients[..2] {
-        streams.push(client.stream(&now).await.unwrap());
-        assert_eq!(client.stream(&now).await.unwrap().status(), 429);
+        streams.push(client.stream(Some(&now)).await.unwrap());
+        assert_eq!(client.stream(Some(&now)).await.unwrap().status(), 429);
     }
     let poll = clients[2].clone();
     let path = format!("/v1/events?after={now}&wait=50");
@@ -103,7 +103,7 @@ async fn rejected_streams_are_no_errors_in_the_log() {
         }
     });
     eventually("the poll is open", async || {
-        clients[3].stream(&now).await.unwrap().status() == 503
+        clients[3].stream(Some(&now)).await.unwrap().status() == 503
     })
     .await;
     let rejected = service.event("event streams rejected");
@@ -131,7 +131,8 @@ pub static UNLOGGED_IN_FILE: LazyLock<String> =
 
 /// `member` returns the expression for a member of the data of an event, as text.
 fn unlogged(member: impl Fn(&str, &str) -> String) -> String {
-    let (name, status) = (member("name", "name"), member("status", "status"));
+    let name = member("name", "name");
+    let status = member("status", "status");
     let category_id = member("categoryId", "category_id");
     let pet_id = member("petId", "pet_id");
     format!(
@@ -207,7 +208,9 @@ async fn readers_get_every_event_once_from_three_replicas_under_kills() {
     let start = Start::new(&home, 3).await;
     let stop = Arc::new(AtomicBool::new(false));
     let naive = thread::spawn({
-        let (cluster, database, stop) = (cluster.clone(), database.clone(), stop.clone());
+        let cluster = cluster.clone();
+        let database = database.clone();
+        let stop = stop.clone();
         move || read_naively(&cluster, &database, &stop)
     });
     let log = start
@@ -303,9 +306,11 @@ impl<'a> Start<'a> {
         let end = Arc::new(Mutex::new(None));
         let mut readers = JoinSet::new();
         for n in 0..3 {
-            let (clients, start) = (self.clients.clone(), self.position.clone());
+            let clients = self.clients.clone();
+            let start = self.position.clone();
             readers.spawn(follow_feed(clients, start, end.clone(), random(100 + n)));
-            let (clients, start) = (self.clients.clone(), self.position.clone());
+            let clients = self.clients.clone();
+            let start = self.position.clone();
             readers.spawn(follow_stream(clients, start, end.clone(), random(200 + n)));
         }
         for kill in 0.. {
@@ -425,7 +430,8 @@ pub struct Changes {
 
 /// Changes everything at random, through any replica.
 pub async fn write(clients: Clients, changes: Arc<Changes>, mut random: StdRng, writer: u64) {
-    let (mut pets, mut orders) = (vec![1], vec![1]);
+    let mut pets = vec![1];
+    let mut orders = vec![1];
     for n in 0.. {
         if changes.stop.load(Ordering::Relaxed) {
             return;
@@ -512,7 +518,8 @@ async fn follow_feed(
 ) -> Vec<Value> {
     let mut log = Vec::new();
     while !is_end(&end, &after) {
-        let (limit, wait) = (random.random_range(1..200), random.random_range(0..2));
+        let limit = random.random_range(1..200);
+        let wait = random.random_range(0..2);
         let path = format!("/v1/events?after={after}&limit={limit}&wait={wait}");
         let client = any(&clients, &mut random);
         match client
@@ -540,30 +547,25 @@ async fn follow_stream(
     let mut log = Vec::new();
     while !is_end(&end, &last) {
         let mut left = random.random_range(1..100);
-        let Ok(mut stream) = any(&clients, &mut random).stream(&last).await else {
+        let Ok(response) = any(&clients, &mut random).stream(Some(&last)).await else {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
-        assert!(matches!(stream.status().as_u16(), 200 | 503), "{stream:?}");
-        let mut received = String::new();
+        assert!(
+            matches!(response.status().as_u16(), 200 | 503),
+            "{response:?}"
+        );
+        let mut stream = EventStream::new(response.into_body());
         while left > 0 && !is_end(&end, &last) {
-            let chunk = tokio::time::timeout(Duration::from_secs(1), stream.chunk()).await;
-            let Ok(Ok(Some(chunk))) = chunk else {
+            let block = tokio::time::timeout(Duration::from_secs(1), stream.block()).await;
+            let Ok(Some(block)) = block else {
                 break;
             };
-            received.push_str(str::from_utf8(&chunk).unwrap());
-            while let Some((block, rest)) = received.split_once("\n\n") {
-                let mut lines = block.lines();
-                if let Some(data) = lines.find_map(|line| line.strip_prefix("data: ")) {
-                    let event: Value = serde_json::from_str(data).unwrap();
-                    last = event["id"].as_str().unwrap().into();
-                    log.push(event);
-                    left -= 1;
-                }
-                received = rest.into();
-                if left == 0 {
-                    break;
-                }
+            if let Some(data) = field(&block, "data") {
+                let event: Value = serde_json::from_str(data).unwrap();
+                last = event["id"].as_str().unwrap().into();
+                log.push(event);
+                left -= 1;
             }
         }
     }

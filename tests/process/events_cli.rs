@@ -7,9 +7,9 @@ use std::{
     thread,
 };
 
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
-use support::{Finished, Identity, eventually, signal, wait_for};
+use support::{CommandResult, Identity, eventually, signal, wait_for};
 
 use crate::{
     client::{Client, LoadGenerator},
@@ -28,7 +28,7 @@ fn events(home: &Home, service: &Service, key: &str) -> Command {
 
 /// The whole log.
 fn log(home: &Home, service: &Service, key: &str) -> Vec<String> {
-    let printed = Finished::of(&mut events(home, service, key)).success();
+    let printed = CommandResult::of(&mut events(home, service, key)).success();
     printed.stdout.lines().map(String::from).collect()
 }
 
@@ -144,7 +144,8 @@ async fn a_follower_goes_on_after_crashes() {
 async fn a_follower_starts_now() {
     let home = Home::new();
     let service = home.serve();
-    let (address, key) = (service.address.to_string(), home.new_key());
+    let address = service.address.to_string();
+    let key = home.new_key();
     let client = Client::new(&service, &key);
     client.create("before").await.unwrap();
     let follower = Follower::start(&mut events(&home, &service, &key));
@@ -159,7 +160,8 @@ async fn a_follower_starts_now() {
     client.create("last").await.unwrap();
     let is_last = |line: &String| parse(line)["data"]["name"] == "last";
     eventually("the last", async || follower.lines().iter().any(is_last)).await;
-    let (printed, expected) = (follower.lines(), log(&home, &service, &key));
+    let printed = follower.lines();
+    let expected = log(&home, &service, &key);
     assert!(printed.len() < expected.len());
     assert!(expected.ends_with(&printed), "{printed:?}");
 }
@@ -193,7 +195,7 @@ async fn events_are_filtered() {
         ),
         (&["--after", "now"], &[]),
     ] {
-        let printed = Finished::of(events(&home, &service, &key).args(filter)).success();
+        let printed = CommandResult::of(events(&home, &service, &key).args(filter)).success();
         let lines: Vec<_> = printed.stdout.lines().map(parse).collect();
         let types: Vec<_> = lines.iter().map(|event| &event["type"]).collect();
         assert_eq!(types, expected, "{filter:?}");
@@ -206,7 +208,7 @@ async fn rejections_end_the_command() {
     let home = Home::new();
     let service = home.serve();
     let key = home.new_key();
-    let no_key = Finished::of(events(&home, &service, &key).env_remove("PETSTORE_KEY"));
+    let no_key = CommandResult::of(events(&home, &service, &key).env_remove("PETSTORE_KEY"));
     no_key.assert_fails(1, "set PETSTORE_KEY to an API key");
     let pets_only = home.keys(&["create", "kiosk", "--scope", "pets:read"]);
     let pets_only = pets_only.success().secret();
@@ -219,12 +221,12 @@ async fn rejections_end_the_command() {
         (&key, &["--after", "yesterday"], "after: must be the id"),
     ] {
         let mut rejected = events(&home, &service, key);
-        Finished::of(rejected.args(arguments)).assert_fails(1, reason);
-        Finished::of(rejected.arg("--follow")).assert_fails(1, reason);
+        CommandResult::of(rejected.args(arguments)).assert_fails(1, reason);
+        CommandResult::of(rejected.arg("--follow")).assert_fails(1, reason);
     }
     let mut elsewhere = events(&home, &service, &key);
     elsewhere.args(["--follow", "--url", "http://127.0.0.1:1"]);
-    Finished::of(&mut elsewhere).assert_fails(1, "no response from 127.0.0.1:1");
+    CommandResult::of(&mut elsewhere).assert_fails(1, "no response from 127.0.0.1:1");
 }
 
 #[tokio::test]
@@ -239,7 +241,8 @@ async fn an_expired_position_ends_the_command() {
     client.create("second").await.unwrap();
     let path = format!("/v1/events?after={id}");
     eventually("the purge", async || client.get(&path).await.status == 410).await;
-    let expired = Finished::of(events(&home, &service, &key).args(["--follow", "--after", id]));
+    let expired =
+        CommandResult::of(events(&home, &service, &key).args(["--follow", "--after", id]));
     expired.assert_fails(1, "no longer kept");
     expired.assert_fails(1, "leave --after and --follow out");
     assert_eq!(log(&home, &service, &key).len(), 1);
@@ -254,7 +257,7 @@ async fn a_rate_limit_is_waited_out() {
         .create("a")
         .await
         .unwrap();
-    let printed = Finished::of(&mut events(&home, &service, &home.new_key())).success();
+    let printed = CommandResult::of(&mut events(&home, &service, &home.new_key())).success();
     assert_eq!(printed.stdout.lines().count(), 1, "{printed:?}");
     let [limited, again] = printed.stderr.lines().collect::<Vec<_>>()[..] else {
         panic!("{printed:?}")
@@ -282,12 +285,12 @@ async fn a_closed_pipe_ends_the_command() {
     assert_eq!(parse(&line)["subject"], "pets/1");
     drop(stdout);
     wait_for("the command to end", || child.try_wait().unwrap());
-    let ended = Finished::from(child.wait_with_output().unwrap()).success();
+    let ended = CommandResult::from(child.wait_with_output().unwrap()).success();
     assert_eq!(ended.stderr, "");
 
     let mut child = events(&home, &service, &key).spawn().unwrap();
     drop(child.stdout.take());
-    let ended = Finished::from(child.wait_with_output().unwrap()).success();
+    let ended = CommandResult::from(child.wait_with_output().unwrap()).success();
     assert_eq!(ended.stderr, "");
 }
 
@@ -302,8 +305,8 @@ async fn events_are_read_over_tls() {
     let mut command = events(&home, &service, &key);
     let url = format!("https://localhost:{}/v1/", service.address.port());
     command.args(["--url", &url]);
-    let trusted = Finished::of(command.env("SSL_CERT_FILE", identity.certificate));
+    let trusted = CommandResult::of(command.env("SSL_CERT_FILE", identity.certificate));
     assert_eq!(trusted.success().stdout, "");
-    let untrusted = Finished::of(command.env_remove("SSL_CERT_FILE"));
+    let untrusted = CommandResult::of(command.env_remove("SSL_CERT_FILE"));
     untrusted.assert_fails(1, "invalid peer certificate");
 }

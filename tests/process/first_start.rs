@@ -2,7 +2,7 @@
 
 use std::{env, path::Path};
 
-use support::Finished;
+use support::CommandResult;
 
 use crate::{
     client::Client,
@@ -52,7 +52,7 @@ fn create_key_command(service: &Service) -> String {
 }
 
 /// Runs a shell command with `petstore` on the `PATH`.
-pub fn shell(home: &Home, line: &str) -> Finished {
+pub fn shell(home: &Home, line: &str) -> CommandResult {
     let mut path = Path::new(PETSTORE).parent().unwrap().as_os_str().to_owned();
     path.push(":");
     path.push(env::var_os("PATH").unwrap());
@@ -61,5 +61,5 @@ pub fn shell(home: &Home, line: &str) -> Finished {
         .env("PATH", path)
         .env("NO_PROXY", "*")
         .args(["-c", line]);
-    Finished::of(&mut shell)
+    CommandResult::of(&mut shell)
 }

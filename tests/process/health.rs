@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use support::{Cluster, eventually};
+use support::{Cluster, HttpClient, eventually};
 
 use crate::{
     client::Client,
@@ -18,11 +18,10 @@ use crate::{
 
 /// The status of a request without an API key.
 async fn status(service: &Service, path: &str) -> u16 {
-    let response = reqwest::get(service.url(path)).await.unwrap();
-    response.status().as_u16()
+    HttpClient::new(service.address).get(path).await.status
 }
 
-fn probe(home: &Home, service: &Service) -> support::Finished {
+fn probe(home: &Home, service: &Service) -> support::CommandResult {
     home.petstore(&["healthcheck", "--listen", &service.address.to_string()])
 }
 
@@ -33,7 +32,8 @@ async fn readiness_fails_while_the_database_file_is_missing() {
     assert_eq!(status(&service, "/healthz").await, 200);
     assert_eq!(status(&service, "/readyz").await, 200);
     assert!(probe(&home, &service).success().stderr.contains("is ready"));
-    let (here, away) = (home.database(), home.path("away.db"));
+    let here = home.database();
+    let away = home.path("away.db");
     fs::rename(&here, &away).unwrap();
     assert_eq!(status(&service, "/healthz").await, 200);
     let unready = async || status(&service, "/readyz").await == 503;
@@ -50,7 +50,8 @@ async fn readiness_fails_while_the_database_file_is_missing() {
 async fn readiness_fails_while_draining() {
     let home = Home::new();
     let key = home.new_key();
-    let mut service = Service::start(home.serve_command().args(["--drain-delay", "2s"]));
+    let serve = |delay| Service::start(home.serve_command().args(["--drain-delay", delay]));
+    let service = serve("10m");
     let client = Client::new(&service, &key);
     assert_eq!(status(&service, "/readyz").await, 200);
     service.signal("TERM");
@@ -59,7 +60,9 @@ async fn readiness_fails_while_draining() {
     let response = client.get("/readyz").await;
     assert_eq!(response.json()["message"], "the service is shutting down");
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
-    assert!(service.wait().success());
+    assert_eq!(client.get("/v1/pets").await.status, 200);
+    service.kill();
+    serve("1s").stop();
 }
 
 #[test]

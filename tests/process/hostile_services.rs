@@ -6,7 +6,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use support::Finished;
+use support::CommandResult;
 
 use crate::harness::{Home, PETSTORE};
 
@@ -53,7 +53,7 @@ fn endless_responses_end_commands_with_a_reason() {
             let mut petstore = home.command(PETSTORE);
             petstore.args(command).env("PETSTORE_KEY", "psk_test");
             petstore.args(["--url", &format!("http://{address}")]);
-            Finished::of(&mut petstore).assert_fails(1, reason);
+            CommandResult::of(&mut petstore).assert_fails(1, reason);
             let sent = server.join().unwrap();
             assert!(sent < MAX_SENT, "{command:?} read all of {head}{part}");
         }

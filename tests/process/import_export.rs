@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, fs};
 
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Finished};
+use support::{Cluster, CommandResult};
 
 use crate::{client::Client, event_log::assert_logged, harness::Home};
 
-pub fn run(home: &Home, arguments: &[&str]) -> Finished {
+pub fn run(home: &Home, arguments: &[&str]) -> CommandResult {
     let url = home.url();
     home.petstore(&[arguments, &["--database", &url]].concat())
 }
@@ -325,13 +325,14 @@ async fn categories_are_imported_by_name(home: &Home) {
          {\"name\":\"24\",\"category\":\" Σίσυφος \",\"status\":\"sold\"}\n\
          {\"name\":\"25\",\"category\":\"\\u00e9clairs\"}\n",
     );
-    let expected = [
+    let ids_of_files = [
         [3, 3, 4, i64::MIN, 6, 6, 5, 7].as_slice(),
         &[3, 3, -2, -2, 8, 8],
         &[3, 3, -2, 6, i64::MIN],
     ];
-    let expected = expected.into_iter().zip([1, 11, 21]);
-    let expected: BTreeMap<_, _> = expected
+    let expected: BTreeMap<_, _> = ids_of_files
+        .into_iter()
+        .zip([1, 11, 21])
         .flat_map(|(ids, first)| {
             (first..)
                 .zip(ids)
@@ -351,7 +352,7 @@ async fn categories_are_imported_by_name(home: &Home) {
              name it first, or add its number"
         )
     };
-    let lines = |rejected: &Finished| -> Vec<String> {
+    let lines = |rejected: &CommandResult| -> Vec<String> {
         let lines = rejected.stderr.lines().filter(|l| l.contains(", line "));
         lines.map(String::from).collect()
     };
@@ -395,14 +396,10 @@ async fn categories_are_imported_by_name(home: &Home) {
         )
     };
     let end = "; correct one of them";
-    let (dogs, hamsters) = (
-        start("csv, line 2", 4, "Dogs"),
-        start("csv, line 3", 4, "Hamsters"),
-    );
-    let (rats, mice) = (
-        start("csv, line 5", 10, "Rats"),
-        start("csv, line 6", 11, "mice"),
-    );
+    let dogs = start("csv, line 2", 4, "Dogs");
+    let hamsters = start("csv, line 3", 4, "Hamsters");
+    let rats = start("csv, line 5", 10, "Rats");
+    let mice = start("csv, line 6", 11, "mice");
     assert_eq!(
         rejected.concat(),
         [

@@ -6,11 +6,11 @@ use std::{
     io::{BufRead, BufReader, Read},
 };
 
-use reqwest::Method;
+use http::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use support::{Cluster, Finished, signal};
+use support::{Cluster, CommandResult, signal};
 
 use crate::{
     client::Client,
@@ -85,7 +85,7 @@ fn standard_input_is_imported() {
         &home.url(),
     ]);
     import.stdin(fs::File::open(home.path("animals")).unwrap());
-    Finished::of(&mut import).success();
+    CommandResult::of(&mut import).success();
     assert_eq!(exported(&home), ANIMALS);
     for (line, reason) in [
         (
@@ -103,7 +103,7 @@ fn standard_input_is_imported() {
         ),
     ] {
         let mut shell = home.command("sh");
-        Finished::of(shell.args(["-c", line, PETSTORE])).assert_fails(1, reason);
+        CommandResult::of(shell.args(["-c", line, PETSTORE])).assert_fails(1, reason);
     }
     assert_eq!(exported(&home), ANIMALS);
     assert_eq!(run(&home, &["export", "-"]).success().stdout, ANIMALS);
@@ -193,11 +193,11 @@ fn an_interrupted_export_to_standard_output_is_reported() {
     let mut output = BufReader::new(export.stdout.take().unwrap());
     output.read_line(&mut String::new()).unwrap();
     signal(export.id(), "INT");
-    let interrupted = Finished::from(export.wait_with_output().unwrap());
+    let interrupted = CommandResult::from(export.wait_with_output().unwrap());
     interrupted.assert_fails(130, "interrupted; the output is not complete");
     let mut shell = home.command("sh");
     shell.args(["-c", "\"$0\" export --format csv | true", PETSTORE]);
-    assert_eq!(Finished::of(&mut shell).success().stderr, "");
+    assert_eq!(CommandResult::of(&mut shell).success().stderr, "");
 
     // The test runner may ignore SIGHUP, as with nohup. The check is still reading when the
     // signal arrives, because every read takes a tenth of a second.
@@ -231,7 +231,7 @@ fn an_export_that_nobody_reads_is_not_reported_as_complete() {
     let ended = |redirection: &str| {
         let mut shell = home.command("sh");
         let line = format!("\"$0\" export {redirection}");
-        Finished::of(shell.args(["-c", &line, PETSTORE]))
+        CommandResult::of(shell.args(["-c", &line, PETSTORE]))
     };
     assert_eq!(ended("| true").success().stderr, "");
     ended(">&-").assert_fails(1, "standard output is closed; open it, or name a file");

@@ -14,7 +14,7 @@ use std::{
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Cluster, Finished, eventually, signal, wait_for};
+use support::{Cluster, CommandResult, eventually, signal, wait_for};
 
 use crate::{
     client::{Client, LoadGenerator},
@@ -29,8 +29,8 @@ const MANY: usize = 40_000;
 
 const CHUNK: i64 = 500;
 
-fn run(home: &Home, arguments: &[&str]) -> Finished {
-    Finished::of(&mut command(home, arguments))
+fn run(home: &Home, arguments: &[&str]) -> CommandResult {
+    CommandResult::of(&mut command(home, arguments))
 }
 
 fn command(home: &Home, arguments: &[&str]) -> Command {
@@ -77,14 +77,14 @@ async fn newest_id(client: &Client) -> i64 {
 }
 
 /// A command in the background. Killed on drop.
-struct Running {
+struct BackgroundCommand {
     child: Child,
     stderr: BufReader<ChildStderr>,
     /// The output read so far.
     read: String,
 }
 
-impl Running {
+impl BackgroundCommand {
     fn start(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -111,10 +111,10 @@ impl Running {
         signal(self.child.id(), name);
     }
 
-    async fn finished(mut self) -> Finished {
+    async fn finished(mut self) -> CommandResult {
         let waiting = tokio::task::spawn_blocking(move || {
             self.stderr.read_to_string(&mut self.read).unwrap();
-            Finished {
+            CommandResult {
                 code: self.child.wait().unwrap().code(),
                 stdout: String::new(),
                 stderr: take(&mut self.read),
@@ -124,7 +124,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for BackgroundCommand {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -145,15 +145,13 @@ async fn clients_see_every_chunk(home: &Home) {
     let client = Client::new(&service, &key);
     write_animals(home, "first", FEW);
     assert_eq!((total(&client).await, newest_id(&client).await), (0, 0));
-    let import = Running::start(command(home, &["import", "first", "--format=csv"]));
+    let import = BackgroundCommand::start(command(home, &["import", "first", "--format=csv"]));
     let import = tokio::spawn(import.finished());
     let mut seen = 0;
     while !import.is_finished() {
-        let (before, newest, after) = (
-            total(&client).await,
-            newest_id(&client).await,
-            total(&client).await,
-        );
+        let before = total(&client).await;
+        let newest = newest_id(&client).await;
+        let after = total(&client).await;
         assert!(seen <= before && before <= newest && newest <= after);
         assert!(after % CHUNK == 0 || after == FEW as i64, "{after}");
         seen = after;
@@ -214,12 +212,12 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     let client = Client::new(&service, &key);
     write_animals(home, "many.csv", MANY);
 
-    let killed = Running::start_import(home, &client).await;
+    let killed = BackgroundCommand::start_import(home, &client).await;
     killed.signal("KILL");
     let killed = killed.finished().await;
     assert_eq!(killed.code, None, "it was not killed: {killed:?}");
 
-    let interrupted = Running::start_import(home, &client).await;
+    let interrupted = BackgroundCommand::start_import(home, &client).await;
     interrupted.signal("INT");
     let interrupted = interrupted.finished().await;
     let reached = total(&client).await;
@@ -234,7 +232,7 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     );
 
     // The service ends, or the database server.
-    let lost = Running::start_import(home, &client).await;
+    let lost = BackgroundCommand::start_import(home, &client).await;
     let service = match cluster {
         None => {
             service.kill();
@@ -248,9 +246,10 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
             cluster.crash();
             let lost = lost.finished().await;
             // During a chunk, or between two.
-            let message = match lost.stderr.contains(", and perhaps") {
-                true => " animals were imported, and perhaps 500 more; run",
-                false => " animals were imported; run",
+            let message = if lost.stderr.contains(", and perhaps") {
+                " animals were imported, and perhaps 500 more; run"
+            } else {
+                " animals were imported; run"
             };
             lost.assert_fails(1, message);
             cluster.restart();
@@ -273,7 +272,7 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
 
     // What a seed has added is reported, because it cannot be continued.
     let before = total(&client).await;
-    let seed = Running::start(command(home, &["seed", "1000000"]));
+    let seed = BackgroundCommand::start(command(home, &["seed", "1000000"]));
     eventually("the seed to begin", async || total(&client).await > before).await;
     seed.signal("TERM");
     let seed = seed.finished().await;
@@ -289,7 +288,7 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
 
     // A service that is stopped finishes what it has begun to write.
     let before = before + added;
-    let seed = Running::start(command(home, &["seed", "1000000"]));
+    let seed = BackgroundCommand::start(command(home, &["seed", "1000000"]));
     eventually("the seed to begin", async || total(&client).await > before).await;
     service.stop();
     let seed = seed.finished().await;
@@ -408,7 +407,7 @@ async fn a_service_that_does_not_reply_is_reported() {
     let service = home.serve();
     run(&home, &["seed", "1"]).success();
     service.signal("STOP");
-    let mut seed = Running::start(command(&home, &["seed", "2"]));
+    let mut seed = BackgroundCommand::start(command(&home, &["seed", "2"]));
     seed.stderr.read_line(&mut seed.read).unwrap();
     let waiting = "Waiting for the service, which has not replied for 3 seconds. Press Ctrl-C";
     assert!(seed.read.starts_with(waiting), "{}", seed.read);

@@ -14,12 +14,9 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, process::Command};
 
 use futures_util::future::join_all;
 use serde_json::json;
-use support::{Finished, note_skipped};
+use support::{CommandResult, RawConnection, Response, note_skipped};
 
-use crate::{
-    client::{RawConnection, header},
-    harness::{Home, PETSTORE, Service},
-};
+use crate::harness::{Home, PETSTORE, Service};
 
 /// The counts that are compared with, and what they were counted with.
 const REFERENCE: &str = "tests/process/instructions.txt";
@@ -55,16 +52,15 @@ const CLIENTS: usize = 64;
 /// Clients that follow the events.
 const STREAMS: usize = 8;
 
-/// Sends a request, and returns the head of the response.
-async fn send(connection: &mut RawConnection, request: &str, status: u16) -> String {
+async fn send(connection: &mut RawConnection, request: &str, status: u16) -> Response {
     connection.send(request).await;
-    let (received, head) = connection.response().await;
-    assert_eq!(received, status, "{head}");
-    head
+    let response = connection.response().await.unwrap();
+    assert_eq!(response.status, status, "{response:?}");
+    response
 }
 
 async fn connections(service: &Service, count: usize) -> Vec<RawConnection> {
-    join_all((0..count).map(|_| RawConnection::connect(service))).await
+    join_all((0..count).map(|_| RawConnection::connect(service.address))).await
 }
 
 /// A service under callgrind, and the counts so far.
@@ -108,7 +104,7 @@ impl Counter {
     fn counted(&mut self) -> u64 {
         self.dumps += 1;
         let mut dump = self.home.command("callgrind_control");
-        Finished::of(dump.args(["--dump", &self.service.pid().to_string()])).success();
+        CommandResult::of(dump.args(["--dump", &self.service.pid().to_string()])).success();
         // One file for each thread.
         let prefix = format!("counts.{}-", self.dumps);
         let files = self.home.contents().into_iter();
@@ -287,13 +283,13 @@ async fn hot_paths_execute_no_more_instructions_than_before() {
     };
     let mut counter = Counter::start(reference);
     let key = counter.key.clone();
-    let client = &mut RawConnection::connect(&counter.service).await;
+    let client = &mut RawConnection::connect(counter.service.address).await;
 
     let list = request("GET /v1/pets", &key, "", "");
     let listed = send(client, &list, 200).await;
     let codings = "Accept-Encoding: gzip, deflate, br, zstd\r\n";
     let compressed = request("GET /v1/pets", &key, codings, "");
-    let etag = header(&listed, "etag").unwrap();
+    let etag = listed.header("etag").unwrap();
     let not_modified = format!("If-None-Match: {etag}\r\n");
     let not_modified = request("GET /v1/pets", &key, &not_modified, "");
     let get = request("GET /v1/pets/7", &key, "", "");
@@ -319,9 +315,7 @@ async fn hot_paths_execute_no_more_instructions_than_before() {
         let mut target = format!("/v1/pets?limit={}", 50 + series);
         for _ in 0..REQUESTS {
             let page = request(&format!("GET {target}"), &key, "", "");
-            let head = send(client, &page, 200).await;
-            let link = header(&head, "link").unwrap();
-            target = link[1..link.find('>').unwrap()].to_string();
+            target = send(client, &page, 200).await.next().unwrap();
         }
         true
     };
@@ -339,9 +333,8 @@ async fn hot_paths_execute_no_more_instructions_than_before() {
     counter.count("create", REQUESTS, creates).await;
     let orders = async |_| {
         for _ in 0..REQUESTS {
-            let head = send(client, &create, 201).await;
-            let id = header(&head, "location").unwrap().rsplit('/').next();
-            let order = format!(r#"{{"petId":{}}}"#, id.unwrap());
+            let created = send(client, &create, 201).await;
+            let order = json!({"petId": created.json()["id"]}).to_string();
             let order = request("POST /v1/store/orders", &key, "", &order);
             send(client, &order, 201).await;
         }
@@ -365,7 +358,9 @@ async fn hot_paths_execute_no_more_instructions_than_before() {
         drop(lock);
         let created = join_all(clients.iter_mut().map(RawConnection::response)).await;
         // On a slow machine they may wait for the lock until they time out.
-        created.iter().all(|(status, _)| *status == 201)
+        created
+            .iter()
+            .all(|response| response.as_ref().unwrap().status == 201)
     };
     counter.count("create, 64 at a time", CLIENTS, batch).await;
     drop(clients);

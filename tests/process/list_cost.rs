@@ -1,11 +1,9 @@
 //! The cost of lists on PostgreSQL, counted in rows: a page reads no more of a large table
 //! than of a small one, whatever its filters and order.
 
-use std::time::Duration;
+use support::{Service, wait_for};
 
-use support::wait_for;
-
-use crate::replicas::Deployment;
+use crate::{client::Client, replicas::Deployment};
 
 /// As in a shop with a history: old pets are sold, new ones are not.
 const FILL: &str = "
@@ -26,24 +24,25 @@ const MAX_ROWS: usize = 1000;
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn a_page_reads_a_bounded_number_of_rows() {
-    let deployment = Deployment::start(1);
-    deployment.sql(FILL);
-    let client = deployment.client(0);
+    let mut deployment = Deployment::start(1);
+    let sql = |sql: &str| deployment.cluster.psql(&deployment.database, sql);
+    sql(FILL);
+    let client = Client::new(&deployment.services[0], &deployment.key);
     let rows_read = || -> usize {
         let rows = "SELECT sum(seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables
                     WHERE relname IN ('pets', 'orders')";
-        deployment.sql(rows).parse().unwrap()
+        sql(rows).parse().unwrap()
     };
-    // Statistics are reported with a delay.
-    let settled = || {
-        let mut last = None;
-        wait_for("the statistics", || {
-            std::thread::sleep(Duration::from_millis(1500));
-            let rows = Some(rows_read());
-            (std::mem::replace(&mut last, rows) == rows).then_some(rows?)
-        })
+    // A session reports its statistics with a delay, at the latest when it ends.
+    let wait_until_ended = |application: &str| {
+        let open = format!(
+            "SELECT count(*) FROM pg_stat_activity
+             WHERE application_name = '{application}' AND pid <> pg_backend_pid()"
+        );
+        wait_for("the sessions to end", || (sql(&open) == "0").then_some(()));
     };
-    let before = settled();
+    wait_until_ended("psql");
+    let before = rows_read();
     let mut pages = 0;
     for list in [
         "/v1/pets?",
@@ -71,15 +70,13 @@ async fn a_page_reads_a_bounded_number_of_rows() {
                 let response = client.get(&page).await;
                 assert_eq!(response.status, 200, "{page}: {}", response.text());
                 pages += 1;
-                let link = response
-                    .headers
-                    .get("link")
-                    .map(|link| link.to_str().unwrap());
-                path = link.map(|link| link[1..link.find('>').unwrap()].to_string());
+                path = response.next();
             }
         }
     }
-    let read = settled() - before;
+    deployment.services.drain(..).for_each(Service::stop);
+    wait_until_ended("petstore");
+    let read = rows_read() - before;
     assert!(read <= pages * MAX_ROWS, "{read} rows for {pages} pages");
     // Most pages examine nothing.
     println!("{read} rows for {pages} pages");

@@ -4,7 +4,7 @@
 use std::process::{Child, Stdio};
 
 use futures_util::future::join_all;
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
 use support::{Response, TIMEOUT, eventually, wait_for};
 use tokio::{task::JoinSet, time::timeout};
@@ -233,7 +233,8 @@ async fn a_locked_row_delays_only_its_own_changes() {
         let lock = OpenTransaction::start(&deployment, &statement);
         let waiting = requests.into_iter().map(|(request, expected)| {
             let clients = [(); 4].map(|()| {
-                let (client, request) = (client.clone(), request.clone());
+                let client = client.clone();
+                let request = request.clone();
                 tokio::spawn(send_until_unlocked(client, request))
             });
             (request, clients, expected)

@@ -1,12 +1,9 @@
 //! Logs: one JSON event per line, without secrets and safe from log injection.
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-};
+use std::io::Read;
 
 use serde_json::Value;
-use support::eventually;
+use support::{RawConnection, eventually};
 
 use crate::{
     client::Client,
@@ -16,12 +13,10 @@ use crate::{
 };
 
 /// Sends a raw request and reads until the connection closes.
-fn send(service: &Service, request: &str) -> String {
-    let mut stream = TcpStream::connect(service.address).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    response
+async fn send(service: &Service, request: &str) -> String {
+    let mut connection = RawConnection::connect(service.address).await;
+    connection.send(request).await;
+    String::from_utf8(connection.read_to_end().await).unwrap()
 }
 
 #[tokio::test]
@@ -116,7 +111,7 @@ async fn secrets_are_redacted_and_log_injection_fails() {
         ),
         format!("GET /v1/pets HTTP/1.1\r\nHost: a\r\nX-Request-Id: {secret}\r\n"),
     ] {
-        let response = send(&service, &format!("{request}Connection: close\r\n\r\n"));
+        let response = send(&service, &format!("{request}Connection: close\r\n\r\n")).await;
         assert!(response.starts_with("HTTP/1.1 4"), "{response}");
     }
     assert!(!home.keys(&["create", "a\nforged"]).stderr.is_empty());
@@ -180,28 +175,19 @@ async fn audit_events_survive_a_flood_of_others() {
     let home = Home::new();
     home.new_key();
     let (service, mut log) = Service::start_unread(home.serve_command().arg("--access-log"));
-    let mut stream = TcpStream::connect(service.address).unwrap();
+    let mut connection = RawConnection::connect(service.address).await;
     let requests = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100);
     // More than the buffer and the pipe hold.
     for _ in 0..100 {
-        stream.write_all(requests.as_bytes()).unwrap();
-        let mut received = Vec::new();
-        while received
-            .windows(7)
-            .filter(|part| *part == b"\"alive\"")
-            .count()
-            < 100
-        {
-            let mut part = [0; 4096];
-            let length = stream.read(&mut part).unwrap();
-            received.extend_from_slice(&part[..length]);
+        connection.send(&requests).await;
+        for _ in 0..100 {
+            assert_eq!(connection.response().await.unwrap().status, 200);
         }
     }
     let key = home.keys(&["create", "till"]).success().secret();
     // The service has noticed the key, and logged it.
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let list = http.get(service.url("/v1/pets")).bearer_auth(key);
-    assert_eq!(list.send().await.unwrap().status(), 200);
+    let client = Client::new(&service, &key);
+    assert_eq!(client.get("/v1/pets").await.status, 200);
     service.signal("TERM");
     let mut rest = String::new();
     log.read_to_string(&mut rest).unwrap();

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, thread};
 
 use rusqlite::Connection;
-use support::Finished;
+use support::CommandResult;
 
 use crate::{
     client::Client,
@@ -284,7 +284,7 @@ fn new_files_are_for_their_owner_only() {
         ] {
             let mut create = home.command("sh");
             create.args(["-c", command, PETSTORE]).args(arguments);
-            Finished::of(create.args(["--database", name])).success();
+            CommandResult::of(create.args(["--database", name])).success();
             let created = home
                 .files()
                 .into_iter()

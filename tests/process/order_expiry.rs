@@ -1,11 +1,12 @@
 //! Orders that expire and release their pets, exactly once across replicas.
 
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 
+use http::Method;
 use jiff::Timestamp;
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Cluster, eventually};
+use tokio_postgres::NoTls;
 
 use crate::{
     client::Client,
@@ -88,12 +89,21 @@ async fn each_order_expires_once_across_replicas() {
     place_orders(&client, 20).await;
     // Lock the pets while their orders expire, so that all replicas contend
     // for them.
-    let mut blocker = cluster.psql_command(&database);
-    blocker.arg("BEGIN; SELECT id FROM pets FOR UPDATE; SELECT pg_sleep(4.5)");
-    let mut blocker = blocker.stdout(Stdio::null()).spawn().unwrap();
-    tokio::time::sleep(Duration::from_millis(4500)).await;
+    let connected = tokio_postgres::connect(&cluster.url(&database), NoTls).await;
+    let (session, connection) = connected.unwrap();
+    tokio::spawn(connection);
+    let lock = "BEGIN; SELECT FROM pets FOR UPDATE";
+    session.batch_execute(lock).await.unwrap();
+    let reserved = "SELECT FROM orders
+                    WHERE expires_at > extract(epoch FROM clock_timestamp()) * 1000000";
+    eventually("all orders to expire", async || {
+        session.execute(reserved, &[]).await.unwrap() == 0
+    })
+    .await;
+    // Every replica looks for expired orders once per second.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    session.batch_execute("COMMIT").await.unwrap();
     wait_until_available(&client, 20).await;
-    blocker.wait().unwrap();
     let changes = "SELECT count(*) || ' of ' || count(DISTINCT order_id) FROM changes
                    WHERE status = 'cancelled'";
     assert_eq!(cluster.psql(&database, changes), "20 of 20");

@@ -72,7 +72,8 @@ async fn slow_clients_do_not_starve_others() {
     let page = format!(
         "GET /v1/pets?limit=100 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n"
     );
-    let (stalled, pages) = (stalled_create(&key), page.repeat(100));
+    let stalled = stalled_create(&key);
+    let pages = page.repeat(100);
     let mut crowd: Vec<_> = (0..1500)
         .map(|_| stalled_client(&service, stalled.as_bytes()))
         .collect();

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use support::Finished;
+use support::CommandResult;
 
 use crate::harness::{Home, PETSTORE, Service};
 
@@ -17,7 +17,8 @@ fn petstore(home: &Home, settings: &Path) -> Command {
 
 #[test]
 fn keys_are_created_in_the_database_of_the_service() {
-    let (service, home) = (Home::new(), Home::new());
+    let service = Home::new();
+    let home = Home::new();
     service.create_store();
     let settings = service.path("petstore.env");
     let url = service.url();
@@ -28,7 +29,7 @@ fn keys_are_created_in_the_database_of_the_service() {
     .unwrap();
     let keys = |arguments: &[&str]| {
         let mut command = petstore(&home, &settings);
-        Finished::of(command.arg("keys").args(arguments)).success()
+        CommandResult::of(command.arg("keys").args(arguments)).success()
     };
     let created = keys(&["create", "kiosk"]);
     created.secret();
@@ -56,7 +57,7 @@ fn the_default_is_that_of_the_unit() {
     let home = Home::new();
     let settings = home.path("petstore.env");
     fs::write(&settings, "# PETSTORE_DATABASE='postgres://db/petstore'\n").unwrap();
-    let listed = Finished::of(petstore(&home, &settings).args(["keys", "list"]));
+    let listed = CommandResult::of(petstore(&home, &settings).args(["keys", "list"]));
     let used = "Using sqlite:/var/lib/petstore/petstore.db";
     assert!(listed.stderr.contains(used), "{listed:?}");
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/petstore.service");
@@ -70,7 +71,7 @@ fn the_default_is_that_of_the_unit() {
     }
 
     fs::write(&settings, "PETSTORE_DATABASE='mysql://u:secret@db/x'\n").unwrap();
-    let failed = Finished::of(petstore(&home, &settings).args(["keys", "list"]));
+    let failed = CommandResult::of(petstore(&home, &settings).args(["keys", "list"]));
     failed.assert_fails(1, "PETSTORE_DATABASE in ");
     assert!(!failed.stderr.contains("secret"), "{failed:?}");
 }
@@ -101,7 +102,7 @@ fn sudo_is_suggested_if_it_is_needed() {
         keys.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
     keys.args([PETSTORE, "keys", "create", "kiosk"]);
-    let failed = Finished::of(keys.env(VARIABLE, &settings));
+    let failed = CommandResult::of(keys.env(VARIABLE, &settings));
     failed.assert_fails(1, &format!("sudo {PETSTORE} keys create kiosk"));
     assert!(failed.stderr.contains("--database"), "{failed:?}");
 }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use support::Finished;
+use support::CommandResult;
 
 use crate::{
     cli::commands,
@@ -43,7 +43,7 @@ fn manual_pages_are_well_formed() {
     home.petstore(&["man", "."]).success();
     let mut groff = home.command("groff");
     groff.args(["-man", "-Tutf8", "-ww", "-z"]);
-    let read = Finished::of(groff.args(home.files())).success();
+    let read = CommandResult::of(groff.args(home.files())).success();
     assert_eq!(read.stderr, "");
 }
 
@@ -67,7 +67,7 @@ fn the_unit_is_valid_and_hardened() {
     fs::write(home.path("petstore.service"), here).unwrap();
     let analyze = |arguments: &[&str]| {
         let mut command = home.command("systemd-analyze");
-        Finished::of(command.args(arguments).arg("./petstore.service")).success()
+        CommandResult::of(command.args(arguments).arg("./petstore.service")).success()
     };
     let verified = analyze(&["verify", "--man=no"]);
     assert_eq!((&*verified.stdout, &*verified.stderr), ("", ""));
@@ -105,7 +105,7 @@ fn the_example_settings_are_valid() {
         assert!(help.contains(&format!("[env: {name}")), "{name}");
         serve.env(name, value.trim_matches('\''));
     }
-    let ended = Finished::of(serve.env("PETSTORE_LISTEN", &taken).arg("serve"));
+    let ended = CommandResult::of(serve.env("PETSTORE_LISTEN", &taken).arg("serve"));
     assert_eq!(ended.code, Some(1), "{ended:?}");
 }
 

@@ -100,7 +100,8 @@ async fn transaction_pooling_is_supported() {
     let pooler = Pooler::start(&cluster);
     let url = pooler.url(&database);
     let home = Home::with_database(format!("{url}?prepared_statements=false"));
-    let (key, other) = (home.new_key(), home.new_key());
+    let key = home.new_key();
+    let other = home.new_key();
     let services = [home.serve(), home.serve()];
     let clients = services
         .each_ref()

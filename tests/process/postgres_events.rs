@@ -2,7 +2,7 @@
 //! events may be read is tested in `tests/store/events.rs`.
 
 use futures_util::future::join_all;
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 
@@ -34,7 +34,8 @@ fn insert(name: &str) -> String {
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn each_change_is_logged_with_its_api_key() {
     let deployment = Deployment::start(1);
-    let (one, other) = (deployment.client(0), deployment.home.new_key());
+    let one = deployment.client(0);
+    let other = deployment.home.new_key();
     let other = Client::new(&deployment.services[0], &other);
     let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
     change(&one, Method::POST, "/v1/pets", pet.clone()).await;

@@ -4,7 +4,7 @@
 use std::fs;
 
 use rusqlite::Connection;
-use support::{Cluster, Finished, rounds, wait_for};
+use support::{Cluster, CommandResult, rounds, wait_for};
 
 use crate::{
     harness::Home,
@@ -37,9 +37,9 @@ fn write_animals(home: &Home, file: &str) {
 }
 
 /// Imports a file under strace with these options.
-fn import_traced(home: &Home, file: &str, options: &[&str]) -> Finished {
+fn import_traced(home: &Home, file: &str, options: &[&str]) -> CommandResult {
     let mut import = home.traced(options);
-    Finished::of(import.args(["import", file, "--database", &home.url()]))
+    CommandResult::of(import.args(["import", file, "--database", &home.url()]))
 }
 
 /// The number of animals in the store.

@@ -1,10 +1,10 @@
 //! Several replicas on one PostgreSQL: crashes, failover, rolling upgrades.
 
-use std::{thread, time::Duration};
+use std::thread;
 
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Finished, Response, eventually, signal, wait_for};
+use support::{Cluster, CommandResult, Response, eventually, signal, wait_for};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_postgres::NoTls;
 
@@ -167,7 +167,8 @@ async fn cached_responses_reflect_the_writes_of_all_replicas() {
     };
     for number in 1..=30 {
         let name = format!("Rex {number}");
-        let (path, change) = (format!("/v1/pets/{id}"), json!({ "name": name }));
+        let path = format!("/v1/pets/{id}");
+        let change = json!({ "name": name });
         let updated = clients[number % 3].send_json(Method::PATCH, &path, &change, None);
         assert_eq!(updated.await.unwrap().status, 200);
         // Cached by the first, or the second.
@@ -222,12 +223,8 @@ async fn cached_responses_reflect_the_writes_of_all_replicas() {
 
 /// Returns the number of responses that came from the cache.
 async fn cache_hits(service: &Service) -> f64 {
-    let url = service.event("listening")["metrics_url"].clone();
-    let metrics = reqwest::get(url.as_str().unwrap()).await.unwrap();
-    let metrics = metrics.text().await.unwrap();
-    let hits = r#"petstore_response_cache_requests_total{result="hit"} "#;
-    let hits = metrics.lines().find_map(|line| line.strip_prefix(hits));
-    hits.unwrap().parse().unwrap()
+    let hits = r#"petstore_response_cache_requests_total{result="hit"}"#;
+    service.metrics().await.metric(hits).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -427,20 +424,20 @@ fn connection_errors_do_not_reveal_the_password() {
         "host=127.0.0.1 password=secret",
     ] {
         let mut command = home.command(PETSTORE);
-        let finished = Finished::of(command.args(["serve", "--database", wrong]));
+        let finished = CommandResult::of(command.args(["serve", "--database", wrong]));
         finished.assert_fails(2, "--database");
         assert!(!finished.stderr.contains("secret"), "{finished:?}");
         let mut command = home.command(PETSTORE);
         let help = command
             .args(["serve", "--help"])
             .env("PETSTORE_DATABASE", wrong);
-        let help = Finished::of(help).success().stdout;
+        let help = CommandResult::of(help).success().stdout;
         assert!(!help.contains("secret"), "{help}");
     }
 }
 
 /// The state after a failover.
-struct FailedOver {
+struct Failover {
     results: WriteResults,
     /// The pets that are stored afterwards.
     pets: Vec<Pet>,
@@ -477,7 +474,7 @@ async fn follow(
 /// The standby is disconnected before the primary crashes. With synchronous
 /// replication the primary acknowledges nothing from then on; with asynchronous
 /// replication it does.
-async fn fail_over(synchronous: bool) -> FailedOver {
+async fn fail_over(synchronous: bool) -> Failover {
     let primary = Cluster::start();
     let standby = primary.start_standby();
     if synchronous {
@@ -508,7 +505,9 @@ async fn fail_over(synchronous: bool) -> FailedOver {
     wait_for("the standby to disconnect", || {
         streams().is_none().then_some(())
     });
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    if !synchronous {
+        load.proceed(100).await;
+    }
     primary.crash();
     load.until(|results| results.unavailable > 0).await;
     standby.psql("postgres", "SELECT pg_promote()");
@@ -521,7 +520,7 @@ async fn fail_over(synchronous: bool) -> FailedOver {
     let mut pets = client.pets().await;
     pets.pop();
     service.stop();
-    FailedOver {
+    Failover {
         results,
         pets,
         followed,
@@ -531,7 +530,7 @@ async fn fail_over(synchronous: bool) -> FailedOver {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn failover_to_a_synchronous_standby_loses_no_acknowledged_write() {
-    let FailedOver {
+    let Failover {
         results,
         pets,
         followed,
@@ -551,7 +550,7 @@ async fn failover_to_a_synchronous_standby_loses_no_acknowledged_write() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn failover_to_an_asynchronous_standby_loses_writes() {
-    let FailedOver {
+    let Failover {
         results,
         pets,
         followed,

@@ -7,11 +7,11 @@ use std::{
 };
 
 use rusqlite::Connection;
-use support::{Finished, note_skipped, signal, wait_for};
+use support::{CommandResult, note_skipped, signal, wait_for};
 
 use crate::harness::{Home, url};
 
-fn restore(home: &Home, file: &str) -> Finished {
+fn restore(home: &Home, file: &str) -> CommandResult {
     home.petstore(&["restore", file, "--database", &home.url()])
 }
 
@@ -253,7 +253,8 @@ fn a_crash_leaves_the_old_store_or_the_new_one() {
         "ftruncate",
     ];
     let mut killed_at = BTreeSet::new();
-    let (mut old, mut new) = (0, 0);
+    let mut old = 0;
+    let mut new = 0;
     for call in calls {
         // strace counts each of them by itself. The question mark: not every machine has all.
         for number in 1.. {
@@ -263,13 +264,11 @@ fn a_crash_leaves_the_old_store_or_the_new_one() {
             for (name, content) in &start {
                 fs::write(home.path(name), content).unwrap();
             }
-            let (trace, kill) = (
-                format!("trace=?{call}"),
-                format!("inject=?{call}:signal=KILL:when={number}"),
-            );
+            let trace = format!("trace=?{call}");
+            let kill = format!("inject=?{call}:signal=KILL:when={number}");
             let mut restore = home.traced(&["-e", &trace, "-e", &kill]);
             restore.args(["restore", "backup.db", "--database", &home.url()]);
-            let ended = Finished::of(&mut restore);
+            let ended = CommandResult::of(&mut restore);
             let is_new = match pets(&home, "petstore.db").as_slice() {
                 [a] => a == "A",
                 [a, b, c] if [a, b, c] == ["A", "B", "C"] => false,
@@ -309,7 +308,7 @@ fn nothing_is_replaced_if_the_wal_cannot_be_applied() {
         let path = database.to_str().unwrap();
         let mut restore = home.traced(&["-P", path, "-e", "trace=pwrite64", "-e", &inject]);
         restore.args(["restore", "backup.db", "--database", &home.url()]);
-        let failed = Finished::of(&mut restore);
+        let failed = CommandResult::of(&mut restore);
         failed.assert_fails(1, "petstore.db-wal and cannot be copied into it");
         let mut left = home.files();
         left.retain(|name| name != "trace" && name != "petstore.db-shm");

@@ -19,7 +19,7 @@ use rustix::{
     process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
-use support::{Finished, rounds, signal, wait_for};
+use support::{CommandResult, rounds, signal, wait_for};
 
 use crate::harness::{Home, PETSTORE, Service, url};
 
@@ -74,20 +74,20 @@ impl Shop {
     }
 
     /// Runs a command on the store, as root.
-    fn petstore(&self, arguments: &[&str]) -> Finished {
+    fn petstore(&self, arguments: &[&str]) -> CommandResult {
         let mut command = self.home.command(PETSTORE);
         command.args(arguments);
-        Finished::of(command.args(["--database", &url(&self.store(""))]))
+        CommandResult::of(command.args(["--database", &url(&self.store(""))]))
     }
 
     /// Copies the store to a server that is not there, with a password that only root can read.
-    fn copy(&self) -> Finished {
+    fn copy(&self) -> CommandResult {
         let from = url(&self.store(""));
         let server = "postgres://till@127.0.0.1:9/shop";
         let password = ["--database-password-file", "roots/secret"];
         let mut command = self.home.command(PETSTORE);
         command.args(["copy", "--from", &from, "--to", server]);
-        Finished::of(command.args(password))
+        CommandResult::of(command.args(password))
     }
 
     fn serve(&self) -> Result<Service, String> {
@@ -244,7 +244,8 @@ fn no_race_for_the_log_leads_to_a_file_of_root() {
     thread::scope(|scope| {
         let attack = scope.spawn(|| {
             // Only this thread.
-            let (uid, gid) = (Uid::from_raw(OWNER), Gid::from_raw(GROUP));
+            let uid = Uid::from_raw(OWNER);
+            let gid = Gid::from_raw(GROUP);
             set_thread_groups(&[]).unwrap();
             set_thread_res_gid(gid, gid, gid).unwrap();
             set_thread_res_uid(uid, uid, uid).unwrap();
@@ -295,7 +296,7 @@ fn a_log_is_not_saved_through_a_link() {
     fs::remove_file(home.path("petstore.db-wal")).unwrap();
     symlink("other", home.path("petstore.db-wal")).unwrap();
     signal(stopped.id(), "CONT");
-    let ended = Finished::from(stopped.wait_with_output().unwrap());
+    let ended = CommandResult::from(stopped.wait_with_output().unwrap());
     assert_eq!(state(&home.path("other")), before);
     assert_eq!(ended.code, Some(1), "{ended:?}");
 }
@@ -348,7 +349,8 @@ fn only_regular_files_are_opened() {
             ] {
                 let mut petstore = home.command(PETSTORE);
                 petstore.args(command).args(["--database", &home.url()]);
-                let (stdout, stderr) = (home.path("stdout"), home.path("stderr"));
+                let stdout = home.path("stdout");
+                let stderr = home.path("stderr");
                 petstore.stdout(Stdio::from(File::create(&stdout).unwrap()));
                 petstore.stderr(Stdio::from(File::create(&stderr).unwrap()));
                 let mut running = petstore.spawn().unwrap();
@@ -464,7 +466,7 @@ fn no_name_of_a_file_is_followed() {
         let mut traced = home.traced(&calls);
         let running = traced.args(command).args(database).spawn().unwrap();
         let pid = running.id();
-        let ended = Finished::from(running.wait_with_output().unwrap());
+        let ended = CommandResult::from(running.wait_with_output().unwrap());
         assert_eq!(ended.code, Some(0), "{ended:?}");
         check(&home.trace_of(pid));
     }
@@ -513,7 +515,7 @@ fn nothing_is_opened_if_root_cannot_be_given_up() {
     let mut command = shop.home.command("setpriv");
     command.args(["--bounding-set=-setuid", PETSTORE, "check"]);
     command.args(["--database", &url(&shop.store(""))]);
-    Finished::of(&mut command).assert_fails(1, "cannot give up root for that user");
+    CommandResult::of(&mut command).assert_fails(1, "cannot give up root for that user");
 }
 
 /// Files that only root may read or write are out of reach, and the message says what to do.
@@ -543,7 +545,7 @@ fn files_elsewhere_are_those_of_the_owner_too() {
         command.args(["--database", &url(&shop.store(""))]);
         command.stdin(File::open(input).unwrap());
         command.stdout(File::create(output).unwrap());
-        Finished::of(&mut command).success()
+        CommandResult::of(&mut command).success()
     };
     let root = |name: &str| shop.home.path("roots").join(name).display().to_string();
     let import = ["import", "-", "--format", "csv"];
@@ -556,15 +558,16 @@ fn files_elsewhere_are_those_of_the_owner_too() {
     assert_eq!(shop.petstore(&["export"]).success().stdout, exported);
     assert_eq!(exported.lines().count(), 4);
     // Nothing but the stores is left in the folder.
-    let left = fs::read_dir(shop.home.path("data")).unwrap();
-    let left = left.map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut left = left.filter(|name| name.contains(".partial-"));
+    let mut left = fs::read_dir(shop.home.path("data"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains(".partial-"));
     assert_eq!(left.next(), None);
     // A message does not show the name of the copy.
     let mut broken = shop.home.command(PETSTORE);
     broken.args(["restore", "-", "--database", &url(&shop.store(""))]);
     broken.stdin(File::open(root("animals.csv")).unwrap());
-    Finished::of(&mut broken).assert_fails(1, "standard input is not a petstore database");
+    CommandResult::of(&mut broken).assert_fails(1, "standard input is not a petstore database");
 }
 
 /// Another user may be able to write to their folder.

@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::Method;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Response};
+use support::{Cluster, RequestError, Response};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -320,7 +320,7 @@ impl Workload {
                 }
                 break;
             }
-            sent |= !matches!(&response, Err(error) if error.is_connect());
+            sent |= !matches!(response, Err(RequestError::NotConnected(_)));
             if sent && idempotency_key.is_none() {
                 break;
             }
@@ -362,10 +362,8 @@ impl Workload {
             return;
         };
         for order in found.json().as_array().into_iter().flatten() {
-            let (id, pet) = (
-                order["id"].as_i64().unwrap(),
-                order["petId"].as_i64().unwrap(),
-            );
+            let id = order["id"].as_i64().unwrap();
+            let pet = order["petId"].as_i64().unwrap();
             if let Some(history) = self.pets.get(&pet) {
                 let mut history = history.lock().unwrap();
                 if !history.orders.contains(&id) {

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, fs, io::ErrorKind};
 
-use support::wait_for;
+use support::{RawConnection, wait_for};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::{
-    client::{Client, LoadGenerator, RawConnection, create_request},
+    client::{Client, LoadGenerator, create_request},
     harness::{Home, Service},
 };
 
@@ -27,12 +27,12 @@ async fn assert_drains_and_exits(signal: &str) {
     let key = home.new_key();
     let mut service = home.serve();
 
-    let mut silent = RawConnection::connect(&service).await;
-    let mut idle = RawConnection::connect(&service).await;
+    let mut silent = RawConnection::connect(service.address).await;
+    let mut idle = RawConnection::connect(service.address).await;
     let (head, body) = create_request(&key, "Rex", "");
     idle.send(head + &body).await;
     idle.read_until("\"categoryId\":1}").await;
-    let mut busy = RawConnection::connect(&service).await;
+    let mut busy = RawConnection::connect(service.address).await;
     let (head, body) = create_request(&key, "Bella", "Expect: 100-continue\r\n");
     let (half, rest) = body.split_at(body.len() / 2);
     busy.send(head).await;
@@ -73,7 +73,7 @@ async fn connections_in_the_backlog_are_served() {
     let mut waiting = Vec::new();
     service.signal("STOP");
     for _ in 0..20 {
-        let mut conn = RawConnection::connect(&service).await;
+        let mut conn = RawConnection::connect(service.address).await;
         conn.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
         waiting.push(conn);
     }
@@ -125,7 +125,7 @@ async fn a_response_in_flight_is_sent_completely() {
              Authorization: Bearer {key}\r\nConnection: {connection}\r\n\r\n"
         )
     };
-    let mut one = RawConnection::connect(&service).await;
+    let mut one = RawConnection::connect(service.address).await;
     one.send(get("keep-alive")).await;
     let length = one.read_until("}]").await.len();
 
@@ -182,11 +182,11 @@ async fn event_streams_do_not_delay_the_shutdown() {
         format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n")
     };
     let stream = get("/v1/events/stream");
-    let mut stalled = RawConnection::connect(&service).await;
+    let mut stalled = RawConnection::connect(service.address).await;
     stalled.send(&stream).await;
-    let mut poll = RawConnection::connect(&service).await;
+    let mut poll = RawConnection::connect(service.address).await;
     poll.send(get("/v1/events?after=now&wait=50")).await;
-    let mut late = RawConnection::connect(&service).await;
+    let mut late = RawConnection::connect(service.address).await;
     let (half, rest) = stream.split_at(stream.len() / 2);
     late.send(half).await;
     // More than the buffers hold, for a client that does not read.

@@ -1,12 +1,12 @@
 //! `petstore statements`: every statement can be printed and explained, and none that runs with
 //! a request scans a table that grows.
 
-use support::{Cluster, Finished};
+use support::{Cluster, CommandResult};
 
 use crate::harness::Home;
 
 /// The statements by name, with their plans.
-fn statements(finished: &Finished) -> Vec<(String, String)> {
+fn statements(finished: &CommandResult) -> Vec<(String, String)> {
     let blocks = finished.stdout.split("\n\n").filter(|it| !it.is_empty());
     blocks
         .map(|block| {

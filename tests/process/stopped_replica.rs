@@ -10,8 +10,8 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use http::Method;
 use rand::{RngExt, rngs::StdRng};
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Response, eventually, random, rounds};
 use tokio::{task::JoinSet, time::sleep};
@@ -121,7 +121,8 @@ async fn a_replica_that_is_stopped_inside_a_batch_fails_no_request_of_another() 
         let is_done = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
         for number in 0..CLIENTS {
-            let (shop, is_done) = (shop.clone(), is_done.clone());
+            let shop = shop.clone();
+            let is_done = is_done.clone();
             let pet = pets[number % PETS];
             clients.spawn(async move {
                 while !is_done.load(Ordering::Relaxed) {

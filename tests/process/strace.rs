@@ -90,7 +90,8 @@ pub fn directory_is_synced(trace: &str, directory: &str) -> bool {
     let calls = parse(trace);
     let request = calls.iter().find(|call| call.text.contains("\"POST "));
     let response = calls.iter().find(|call| call.is_201_response());
-    let (request, response) = (request.unwrap(), response.unwrap());
+    let request = request.unwrap();
+    let response = response.unwrap();
     calls.iter().any(|call| {
         call.syncs()
             && call.target == directory

@@ -81,7 +81,8 @@ impl Terminal {
 fn the_start_screen_leads_to_the_first_request() {
     let home = Home::new();
     let mut first = Terminal::start(&home, "", "");
-    let (screen, console) = (first.screen(), first.link("Console "));
+    let screen = first.screen();
+    let console = first.link("Console ");
     assert_ne!(screen, first.service.output(), "no colours");
     let (page, key) = console.split_once("#key=").unwrap();
     assert_eq!(page, first.service.url("/console"));

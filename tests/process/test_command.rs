@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use support::Finished;
+use support::CommandResult;
 
 use crate::harness::Home;
 
@@ -18,7 +18,7 @@ const FAILING_JAVASCRIPT: &str = r#"
 "#;
 
 /// Runs the script of `make test` with these commands as its two parts.
-fn run(test_rust: &str, test_outside: &str) -> Finished {
+fn run(test_rust: &str, test_outside: &str) -> CommandResult {
     let home = Home::new();
     fs::create_dir(home.path("tests")).unwrap();
     fs::copy("tests/run", home.path("tests/run")).unwrap();
@@ -32,7 +32,7 @@ fn run(test_rust: &str, test_outside: &str) -> Finished {
     fs::write(home.path("Makefile"), makefile).unwrap();
     let script = home.path("tests/run");
     let mut command = home.command(script.to_str().unwrap());
-    Finished::of(command.env_remove("MAKEFLAGS"))
+    CommandResult::of(command.env_remove("MAKEFLAGS"))
 }
 
 #[test]

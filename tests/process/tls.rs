@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use support::{Finished, Identity, self_signed, wait_for};
+use support::{CommandResult, Identity, self_signed, wait_for};
 
 use crate::harness::{Home, PETSTORE, Service};
 
@@ -15,11 +15,11 @@ fn serve_tls(home: &Home) -> (Identity, Service) {
 }
 
 /// Sends a request with curl, an independent TLS client.
-fn curl(home: &Home, service: &Service, options: &[&str], path: &str) -> Finished {
+fn curl(home: &Home, service: &Service, options: &[&str], path: &str) -> CommandResult {
     let url = format!("https://{}{path}", service.address);
     let mut curl = home.command("curl");
     curl.args(["--silent", "--show-error", "--include", "--noproxy", "*"]);
-    Finished::of(curl.args(options).arg(url))
+    CommandResult::of(curl.args(options).arg(url))
 }
 
 const TRUST: [&str; 2] = ["--cacert", "cert.pem"];
@@ -54,7 +54,8 @@ fn unusable_files_are_reported() {
     let home = Home::new();
     let good = Identity::new(&home.dir());
     let text = |file| fs::read_to_string(file).unwrap();
-    let (certificate, key) = (text(&good.certificate), text(&good.key));
+    let certificate = text(&good.certificate);
+    let key = text(&good.key);
     for (name, text) in [
         ("empty.pem", String::new()),
         ("other.pem", self_signed().1),
@@ -114,7 +115,7 @@ fn unusable_files_are_reported() {
     ] {
         let mut serve = home.serve_command();
         serve.args(["--tls-cert", certificate, "--tls-key", key]);
-        let rejected = Finished::of(&mut serve);
+        let rejected = CommandResult::of(&mut serve);
         rejected.assert_fails(1, &format!("\"{reason}"));
         assert_eq!(rejected.stdout, "");
         assert!(home.contents() == before, "{reason}: files were changed");
@@ -136,10 +137,10 @@ fn certificate_and_key_are_required_together() {
         rejected.assert_fails(2, &format!("--tls-{missing} <FILE>"));
         let variable = format!("PETSTORE_TLS_{}", given.to_uppercase());
         let mut serve = home.command(PETSTORE);
-        let rejected = Finished::of(serve.arg("serve").env(&variable, "x.pem"));
+        let rejected = CommandResult::of(serve.arg("serve").env(&variable, "x.pem"));
         rejected.assert_fails(2, &format!("--tls-{missing} <FILE>"));
         let mut serve = home.command(PETSTORE);
-        let rejected = Finished::of(serve.arg("serve").env(&variable, ""));
+        let rejected = CommandResult::of(serve.arg("serve").env(&variable, ""));
         rejected.assert_fails(2, &format!("--tls-{given} <FILE>"));
     }
     assert_eq!(home.files(), [""; 0]);
@@ -200,7 +201,7 @@ fn healthcheck_supports_tls() {
     let probe = ["healthcheck", "--listen", &address];
     let plain = home.petstore(&probe);
     plain.assert_fails(1, "this port requires TLS; use https://");
-    let ready = Finished::of(
+    let ready = CommandResult::of(
         home.command(PETSTORE)
             .args(probe)
             .env("PETSTORE_TLS_CERT", "cert.pem"),

@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::Method;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Received, Receiver, Reply, Response, eventually};
+use support::{Cluster, Receiver, Reply, Response, WebhookRequest, eventually};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
@@ -91,7 +91,7 @@ async fn create_webhook(
 }
 
 /// Fails, is slow, or closes the connection, at random.
-fn erratic(mut random: StdRng) -> impl FnMut(&Received) -> Reply {
+fn erratic(mut random: StdRng) -> impl FnMut(&WebhookRequest) -> Reply {
     move |_| match random.random_range(0..20) {
         16 => Reply::Slow(Duration::from_millis(300)),
         17 => Reply::Status(500),
@@ -102,7 +102,7 @@ fn erratic(mut random: StdRng) -> impl FnMut(&Received) -> Reply {
 }
 
 /// The deliveries to a path, each of which must be signed.
-fn deliveries(receiver: &Receiver, secrets: &Secrets, path: &str) -> Vec<Received> {
+fn deliveries(receiver: &Receiver, secrets: &Secrets, path: &str) -> Vec<WebhookRequest> {
     let received = receiver.received_at(path);
     let secrets = secrets.lock().unwrap();
     for delivery in &received {
@@ -191,7 +191,7 @@ async fn run(home: &Home, replicas: usize, kills: usize) {
     }
     for (path, types) in WEBHOOKS {
         let received = deliveries(&receiver, &secrets, path);
-        for event in received.iter().map(Received::event) {
+        for event in received.iter().map(WebhookRequest::event) {
             let kind = event["type"].as_str().unwrap();
             assert!(types.is_empty() || types.contains(&kind), "{path}: {event}");
             assert!(log.contains_key(event["id"].as_str().unwrap()), "{event}");
@@ -231,7 +231,7 @@ async fn read_log(client: &Client) -> BTreeMap<String, String> {
 fn missing_events<'a>(
     log: &'a BTreeMap<String, String>,
     types: &[&str],
-    received: &[Received],
+    received: &[WebhookRequest],
 ) -> BTreeSet<&'a String> {
     let accepted = received.iter().filter(|it| it.is_accepted);
     let accepted: BTreeSet<_> = accepted.map(|it| it.header("webhook-id")).collect();
@@ -243,7 +243,7 @@ fn missing_events<'a>(
 }
 
 /// Returns the number of deliveries that came after the same event had been accepted.
-fn repeated_after_acceptance(received: &[Received]) -> usize {
+fn repeated_after_acceptance(received: &[WebhookRequest]) -> usize {
     let mut accepted = BTreeSet::new();
     let mut repeated = 0;
     for delivery in received {

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Finished, Receiver, Reply, wait_for};
+use support::{CommandResult, Receiver, Reply, wait_for};
 
 use crate::{
     client::Client,
@@ -38,8 +38,8 @@ impl Cli {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Finished {
-        Finished::of(&mut self.command(arguments))
+    fn run(&self, arguments: &[&str]) -> CommandResult {
+        CommandResult::of(&mut self.command(arguments))
     }
 
     /// The lines of JSON that a command prints.
@@ -216,12 +216,12 @@ fn rejections_say_why() {
         cli.run(arguments).assert_fails(2, reason);
     }
     let mut no_key = cli.command(&["list"]);
-    let no_key = Finished::of(no_key.env_remove("PETSTORE_KEY"));
+    let no_key = CommandResult::of(no_key.env_remove("PETSTORE_KEY"));
     no_key.assert_fails(1, "set PETSTORE_KEY to an API key");
     let reader = cli
         .home
         .keys(&["create", "kiosk", "--scope", "webhooks:read"]);
     let mut create = cli.command(&["create", "https://a.example"]);
-    let create = Finished::of(create.env("PETSTORE_KEY", reader.success().secret()));
+    let create = CommandResult::of(create.env("PETSTORE_KEY", reader.success().secret()));
     create.assert_fails(1, "lacks the required scope webhooks:write");
 }

@@ -114,7 +114,8 @@ async fn a_prepared_transaction_holds_back_later_events_through_a_crash(_: Backe
     store.event_sync().await.unwrap();
     assert_eq!(names(&store).await, ["first"]);
 
-    let (program, other) = (server.session().await, server.session().await);
+    let program = server.session().await;
+    let other = server.session().await;
     let pid = program.query_one("SELECT pg_backend_pid()", &[]).await;
     signal(pid.unwrap().get::<_, i32>(0).unsigned_abs(), "KILL");
     eventually("the server ends all sessions", async || other.is_closed()).await;
@@ -181,7 +182,8 @@ async fn the_head_moves_while_it_is_followed(_: Backend) {
 async fn positions_survive_other_replicas_and_restarts_but_not_a_purge(_: Backend) {
     let cluster = Cluster::start();
     let server = Server::new(&cluster).await;
-    let (store, lagging) = (server.open().await, server.open().await);
+    let store = server.open().await;
+    let lagging = server.open().await;
     for name in ["a", "b", "c"] {
         server.sql(&insert(name));
     }

@@ -3,7 +3,7 @@
 use domain::api_key::{ApiKeySecret, NewApiKey, Scopes};
 use jiff::Timestamp;
 use store::{Options, Role, Store};
-use support::{Backend, Database, Finished, command};
+use support::{Backend, CommandResult, Database, command};
 use tokio_postgres::NoTls;
 
 /// The id of the API key that every store of this suite has.
@@ -72,6 +72,6 @@ pub async fn connect(url: &str) -> tokio_postgres::Client {
 }
 
 /// Runs a command on stores.
-pub fn petstore(arguments: &[&str]) -> Finished {
-    Finished::of(command(env!("CARGO_BIN_EXE_petstore")).args(arguments))
+pub fn petstore(arguments: &[&str]) -> CommandResult {
+    CommandResult::of(command(env!("CARGO_BIN_EXE_petstore")).args(arguments))
 }

@@ -8,9 +8,7 @@ use std::{borrow::Cow, error, sync::Arc};
 use http::StatusCode;
 
 use super::rate_limit::{LimitKind, Quota};
-use domain::{
-    api_key::Scope, event::Gone, invalid::Invalid, pet::PetId, webhook::MAX_WEBHOOKS,
-};
+use domain::{api_key::Scope, event::Gone, invalid::Invalid, pet::PetId, webhook::MAX_WEBHOOKS};
 use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
 
 /// A 4xx or 5xx response.

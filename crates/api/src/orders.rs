@@ -37,12 +37,7 @@ pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     request.preconditions().evaluate_post(true)?;
     let placed = api
         .store
-        .order_place(
-            request.api_key_id(),
-            place,
-            api.reserve_for,
-            idempotency,
-        )
+        .order_place(request.api_key_id(), place, api.reserve_for, idempotency)
         .await?;
     response::idempotent(placed, |placed| match placed {
         Ok(order) => {

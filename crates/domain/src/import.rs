@@ -42,13 +42,6 @@ pub struct Import {
     pub finished_at: Option<Timestamp>,
 }
 
-/// The record of an import that was completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FinishedImport {
-    pub pets: i64,
-    pub at: Timestamp,
-}
-
 /// A part of an import, written in one transaction together with the progress.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -31,7 +31,6 @@ pub trait Member: Clone {
 
     /// Returns the value after a change.
     fn changed(before: Option<&Self>, change: &Self::Change) -> Result<Self, Errors>;
-
 }
 
 /// A member that is written to one or more columns of a CSV file.
@@ -327,7 +326,8 @@ struct DottedCells<'a, C> {
 
 impl<C: Cells> Cells for DottedCells<'_, C> {
     fn get(&self, column: &str, is_free_text: bool) -> Option<Cow<'_, str>> {
-        self.cells.get(&format!("{}.{column}", self.name), is_free_text)
+        self.cells
+            .get(&format!("{}.{column}", self.name), is_free_text)
     }
 
     fn with_prefix(&self, prefix: &str) -> Vec<(&str, Cow<'_, str>)> {
@@ -601,7 +601,9 @@ macro_rules! dotted_columns {
 
             fn columns(name: &'static str, _: &[String]) -> Vec<std::borrow::Cow<'static, str>> {
                 let members = <Self as $crate::members::Nested>::MEMBERS.iter();
-                members.map(|member| format!("{name}.{member}").into()).collect()
+                members
+                    .map(|member| format!("{name}.{member}").into())
+                    .collect()
             }
 
             fn write_cells(

@@ -343,7 +343,9 @@ impl OrderChange {
         Ok(Order {
             buyer: self.buyer.merge(before.buyer.as_ref(), "buyer")?,
             price: self.price.merge(before.price.as_ref(), "price")?,
-            reference: self.reference.merge(before.reference.as_ref(), "reference")?,
+            reference: self
+                .reference
+                .merge(before.reference.as_ref(), "reference")?,
             ..before.clone()
         })
     }

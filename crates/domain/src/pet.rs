@@ -294,12 +294,7 @@ mod tests {
                 Some(Claim::Reserved),
                 Err(PetRejection::Outdated),
             ),
-            (
-                &sell,
-                None,
-                None,
-                Ok(pet("Rex", Some(Sold))),
-            ),
+            (&sell, None, None, Ok(pet("Rex", Some(Sold)))),
             (&clear, None, None, Ok(pet("Rex", None))),
             (&rename, None, Some(Claim::Sold), renamed_again),
             (&clear, None, Some(Claim::Sold), Err(PetRejection::Sold)),

@@ -22,7 +22,9 @@ impl<const MAX_CHARS: usize, const HAS_LINES: bool> Text<MAX_CHARS, HAS_LINES> {
     /// Parses a text. Returns the reason if it is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         if HAS_LINES {
-            check_chars(text, MAX_CHARS, |c| c.is_control() && !matches!(c, '\t' | '\n' | '\r'))?;
+            check_chars(text, MAX_CHARS, |c| {
+                c.is_control() && !matches!(c, '\t' | '\n' | '\r')
+            })?;
         } else {
             check(text, MAX_CHARS)?;
         }

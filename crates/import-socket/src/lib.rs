@@ -15,7 +15,6 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
@@ -25,7 +24,7 @@ use tokio::{
 use domain::import::{ImportChunk, ImportId};
 use system::atomic_file::side_file;
 
-pub use server::{ImportFailure, ImportServer, ImportTarget};
+pub use server::ImportServer;
 
 /// The maximum number of clients. Further ones are told to try again later.
 const MAX_CONNECTIONS: usize = 8;
@@ -41,63 +40,54 @@ const MAX_REPLY_BYTES: u64 = 64 << 10;
 /// The maximum length of a socket address. Linux allows 108 bytes for the path, including a NUL.
 const MAX_ADDRESS_BYTES: usize = 107;
 
-#[derive(Serialize)]
+/// A request. The chunk is `&ImportChunk` to send it, and `&RawValue` to parse it later.
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Request<'a> {
-    Import(&'a ImportChunk),
-    Forget(ImportId),
-}
-
-/// A request whose chunk is not parsed yet.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum RawRequest<'a> {
-    #[serde(borrow)]
-    Import(&'a RawValue),
+enum Request<C> {
+    Import(C),
     Forget(ImportId),
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Reply {
-    /// See [`ImportTarget::import`].
+    /// See [`Store::pet_import`](store::Store::pet_import).
     Imported(Option<i64>),
     Forgotten,
-    /// The store failed. Nothing was changed.
-    Failed(String),
-    /// The store failed, and it is unknown whether the animals were written.
-    Unknown(String),
-    /// The request is invalid. The connection is closed.
-    Refused(String),
-    /// There are too many connections. This one is closed.
-    Busy,
-    /// The service is being stopped. The request was not carried out.
-    Stopping,
+    #[serde(untagged)]
+    Error(ServiceError),
 }
 
 /// An error from a request to the service.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
 pub enum ServiceError {
     #[error("the service ended without a reply")]
+    #[serde(skip)]
     Disconnected(#[from] io::Error),
+    #[error(
+        "the service did not reply for {} seconds; see its log, and try again",
+        IDLE_TIMEOUT.as_secs()
+    )]
+    #[serde(skip)]
+    NoReply,
+    /// Nothing was changed.
     #[error("the service failed: {0}")]
     Failed(String),
     #[error("the service failed: {0}")]
     Unknown(String),
+    /// The request was not executed, and the connection is closed.
     #[error("the service was stopped")]
     Stopping,
+    /// The request is invalid, and the connection is closed.
     #[error("the service refused the animals: {0}; is it of the same version as this command?")]
     Refused(String),
+    /// The connection is closed.
     #[error(
         "the service is busy with {MAX_CONNECTIONS} other imports; try again when one of them has \
          ended"
     )]
     Busy,
-    #[error(
-        "the service did not reply for {} seconds; see its log, and try again",
-        IDLE_TIMEOUT.as_secs()
-    )]
-    NoReply,
 }
 
 impl ServiceError {
@@ -181,24 +171,27 @@ impl ImportConnection {
         }
     }
 
+    /// Writes a chunk. Returns the sequence number of the newest event before it, or `None` if the
+    /// import is not at the start of the chunk.
     pub async fn write(&mut self, chunk: &ImportChunk) -> Result<Option<i64>, ServiceError> {
         match self.send(Request::Import(chunk)).await? {
             Reply::Imported(last_event) => Ok(last_event),
-            reply => Err(reply.into()),
+            Reply::Error(error) => Err(error),
+            Reply::Forgotten => Err(ServiceError::Refused("unexpected reply".into())),
         }
     }
 
+    /// Deletes the record of an import.
     pub async fn forget(&mut self, id: ImportId) -> Result<(), ServiceError> {
         match self.send(Request::Forget(id)).await? {
-            Reply::Forgotten => Ok(()),
-            reply => Err(reply.into()),
+            Reply::Error(error) => Err(error),
+            _ => Ok(()),
         }
     }
 
-    async fn send(&mut self, request: Request<'_>) -> Result<Reply, ServiceError> {
-        let request = line(&request);
-        let exchange = timeout(IDLE_TIMEOUT, self.exchange(&request)).await;
-        Ok(exchange.map_err(|_| ServiceError::NoReply)??)
+    async fn send(&mut self, request: Request<&ImportChunk>) -> Result<Reply, ServiceError> {
+        let reply = timeout(IDLE_TIMEOUT, self.exchange(&line(&request))).await;
+        Ok(reply.map_err(|_| ServiceError::NoReply)??)
     }
 
     async fn exchange(&mut self, request: &[u8]) -> io::Result<Reply> {
@@ -212,19 +205,6 @@ impl ImportConnection {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(serde_json::from_slice(&reply)?)
-    }
-}
-
-impl From<Reply> for ServiceError {
-    fn from(reply: Reply) -> Self {
-        match reply {
-            Reply::Failed(reason) => Self::Failed(reason),
-            Reply::Unknown(reason) => Self::Unknown(reason),
-            Reply::Stopping => Self::Stopping,
-            Reply::Refused(reason) => Self::Refused(reason),
-            Reply::Busy => Self::Busy,
-            Reply::Imported(_) | Reply::Forgotten => Self::Refused("unexpected reply".into()),
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustix::fs::{Mode, fchmod};
+use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixSocket, UnixStream},
@@ -17,51 +18,26 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{IDLE_TIMEOUT, MAX_CONNECTIONS, RawRequest, Reply, address, line, socket_path};
-use domain::import::{ImportChunk, ImportId, MAX_CHUNK_BYTES};
+use super::{
+    IDLE_TIMEOUT, MAX_CONNECTIONS, Reply, Request, ServiceError, address, line, socket_path,
+};
+use domain::import::{ImportChunk, MAX_CHUNK_BYTES};
+use store::{Error, Store};
 
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The delay before another attempt to write a chunk, after the queue was full.
 const OVERLOAD_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The store that a service has open.
-pub trait ImportTarget: Send + Sync + 'static {
-    /// The canonical path of its SQLite file. Without one there is no socket: any process can
-    /// write to a database server.
-    fn file(&self) -> Option<&Path>;
-
-    /// Writes a chunk, all or nothing. Returns the sequence number of the newest event before it,
-    /// or `None` if the chunk does not start where the import has stopped.
-    fn import(
-        &self,
-        chunk: ImportChunk,
-    ) -> impl Future<Output = Result<Option<i64>, ImportFailure>> + Send;
-
-    /// Deletes the record of an import.
-    fn forget(&self, id: ImportId) -> impl Future<Output = Result<(), ImportFailure>> + Send;
-}
-
-/// The reason why a store did not write, as a message.
-#[derive(Debug)]
-pub enum ImportFailure {
-    /// The queue of the store is full. Nothing was changed.
-    Overloaded(String),
-    /// The outcome of the write is unknown.
-    Unknown(String),
-    /// Nothing was changed.
-    Failed(String),
-}
-
 /// Accepts imports of animals.
-pub struct ImportServer<T> {
-    store: Arc<T>,
+pub struct ImportServer {
+    store: Arc<Store>,
     stop: CancellationToken,
     stopped: CancellationToken,
 }
 
-impl<T: ImportTarget> ImportServer<T> {
-    pub fn new(store: Arc<T>) -> Self {
+impl ImportServer {
+    pub fn new(store: Arc<Store>) -> Self {
         Self {
             store,
             stop: CancellationToken::new(),
@@ -86,6 +62,7 @@ impl<T: ImportTarget> ImportServer<T> {
         self.stopped.cancelled().await;
     }
 
+    /// Returns `None` on a database server, to which any process can write.
     fn listen(&self) -> Option<Listener> {
         let path = socket_path(self.store.file()?);
         let listener = Listener::bind(&path).inspect_err(|error| {
@@ -105,7 +82,7 @@ impl<T: ImportTarget> ImportServer<T> {
             match accepted {
                 Ok((mut stream, _)) if connections.len() >= MAX_CONNECTIONS => {
                     // The reply fits into the buffer of a new connection.
-                    let _ = stream.write_all(&line(&Reply::Busy)).await;
+                    let _ = stream.write_all(&line(&ServiceError::Busy)).await;
                 }
                 Ok((stream, _)) => {
                     let connection = Connection {
@@ -129,15 +106,15 @@ impl<T: ImportTarget> ImportServer<T> {
 }
 
 /// A connection from a command.
-struct Connection<T> {
+struct Connection {
     stream: BufReader<UnixStream>,
-    store: Arc<T>,
+    store: Arc<Store>,
     stop: CancellationToken,
     /// The number of pets that were written.
     pets: usize,
 }
 
-impl<T: ImportTarget> Connection<T> {
+impl Connection {
     async fn serve(mut self) {
         let _ = self.serve_requests().await;
         if self.pets > 0 {
@@ -148,22 +125,59 @@ impl<T: ImportTarget> Connection<T> {
     /// Serves one request after another.
     async fn serve_requests(&mut self) -> io::Result<()> {
         loop {
-            let reply = select! {
+            let result = select! {
                 request = read_request(&mut self.stream, IDLE_TIMEOUT) => match request? {
                     end if end.is_empty() => return Ok(()),
-                    request => respond(&*self.store, &request, &self.stop, &mut self.pets).await,
+                    request => self.execute(&request).await,
                 },
-                () = self.stop.cancelled() => Reply::Stopping,
+                () = self.stop.cancelled() => Err(ServiceError::Stopping),
             };
-            let sent = line(&reply);
-            timeout(IDLE_TIMEOUT, self.stream.write_all(&sent)).await??;
+            let reply = result.unwrap_or_else(Reply::Error);
+            timeout(IDLE_TIMEOUT, self.stream.write_all(&line(&reply))).await??;
             match reply {
-                Reply::Refused(reason) => {
+                Reply::Error(ServiceError::Refused(reason)) => {
                     tracing::warn!(reason, "import refused");
                     return Ok(());
                 }
-                Reply::Stopping => return Ok(()),
+                Reply::Error(ServiceError::Stopping) => return Ok(()),
                 _ => {}
+            }
+        }
+    }
+
+    async fn execute(&mut self, request: &[u8]) -> Result<Reply, ServiceError> {
+        let request: Request<&RawValue> = serde_json::from_slice(request)
+            .map_err(|error| ServiceError::Refused(error.to_string()))?;
+        let result = match request {
+            Request::Import(chunk) => {
+                let chunk = ImportChunk::parse(chunk.get()).map_err(ServiceError::Refused)?;
+                self.import(chunk).await.map(Reply::Imported)
+            }
+            Request::Forget(id) => {
+                let result = self.store.import_forget(id).await;
+                result.map(|()| Reply::Forgotten)
+            }
+        };
+        result.map_err(|error| match error {
+            Error::Overloaded if self.stop.is_cancelled() => ServiceError::Stopping,
+            Error::OutcomeUnknown(_) => ServiceError::Unknown(error.to_string()),
+            _ => ServiceError::Failed(error.to_string()),
+        })
+    }
+
+    /// Writes a chunk. Waits while the queue is full: requests of clients are shed then, but an
+    /// import has time.
+    async fn import(&mut self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
+        loop {
+            match self.store.pet_import(chunk.clone()).await {
+                Err(Error::Overloaded) if !self.stop.is_cancelled() => {
+                    sleep(OVERLOAD_RETRY_INTERVAL).await;
+                }
+                Ok(Some(last_event)) => {
+                    self.pets += chunk.pets.len();
+                    return Ok(Some(last_event));
+                }
+                result => return result,
             }
         }
     }
@@ -178,47 +192,6 @@ async fn read_request(
     let mut limited = stream.take(MAX_CHUNK_BYTES as u64);
     timeout(idle_timeout, limited.read_until(b'\n', &mut request)).await??;
     Ok(request)
-}
-
-async fn respond(
-    store: &impl ImportTarget,
-    request: &[u8],
-    stop: &CancellationToken,
-    pets: &mut usize,
-) -> Reply {
-    let written = match serde_json::from_slice(request) {
-        Ok(RawRequest::Import(chunk)) => match ImportChunk::parse(chunk.get()) {
-            Ok(chunk) => import(store, &chunk, stop).await.map(|last_event| {
-                *pets += last_event.map_or(0, |_| chunk.pets.len());
-                Reply::Imported(last_event)
-            }),
-            Err(reason) => return Reply::Refused(reason),
-        },
-        Ok(RawRequest::Forget(id)) => store.forget(id).await.map(|()| Reply::Forgotten),
-        Err(error) => return Reply::Refused(error.to_string()),
-    };
-    written.unwrap_or_else(|failure| match failure {
-        ImportFailure::Overloaded(_) if stop.is_cancelled() => Reply::Stopping,
-        ImportFailure::Unknown(reason) => Reply::Unknown(reason),
-        ImportFailure::Overloaded(reason) | ImportFailure::Failed(reason) => Reply::Failed(reason),
-    })
-}
-
-/// Writes a chunk. Waits while the queue is full: requests of clients are shed then, but an
-/// import has time.
-async fn import(
-    store: &impl ImportTarget,
-    chunk: &ImportChunk,
-    stop: &CancellationToken,
-) -> Result<Option<i64>, ImportFailure> {
-    loop {
-        match store.import(chunk.clone()).await {
-            Err(ImportFailure::Overloaded(_)) if !stop.is_cancelled() => {
-                sleep(OVERLOAD_RETRY_INTERVAL).await;
-            }
-            written => return written,
-        }
-    }
 }
 
 /// A socket that commands can connect to. Dropping it deletes its file.

@@ -1,4 +1,5 @@
 //! Connections to other servers.
 
 pub mod bounded_stream;
+pub mod http1;
 pub mod tls;

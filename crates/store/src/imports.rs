@@ -13,7 +13,6 @@ use domain::{
     import::{Import, ImportChunk, ImportId},
     pet::PetId,
 };
-use import_socket::{ImportFailure, ImportTarget};
 
 statements! {
     FORGET(Bytes) = "DELETE FROM imports WHERE digest = $1";
@@ -88,48 +87,21 @@ impl Store {
     /// progress. Returns the sequence number of the newest event before the chunk. Returns `None`,
     /// and changes nothing, if the chunk does not start where the import has stopped: another
     /// command continues or has finished the import, or its record was deleted.
-    pub(super) async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
+    pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
         Ok(self.execute_once(None, WriteChunk(chunk)).await?.ok())
     }
 
-    /// Returns the number of records of an import that are done.
-    pub(super) async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
-        let id = id.to_value().into_owned();
-        let import: Option<Import> = self.find(&GET, vec![id]).await?;
-        Ok(import.map_or(0, |import| import.records))
-    }
-
-    /// Deletes the record of an import, so that it can be repeated.
-    pub(super) async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
+    /// Deletes the record of an import, because it is to be repeated.
+    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
         let id = id.to_value().into_owned();
         self.write(&FORGET, vec![id]).await.map(drop)
     }
-}
 
-impl ImportTarget for Store {
-    fn file(&self) -> Option<&Path> {
+    /// Returns the canonical path of an SQLite file.
+    pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Sqlite(db) => Some(db.path()),
             Self::Postgres(_) => None,
-        }
-    }
-
-    async fn import(&self, chunk: ImportChunk) -> Result<Option<i64>, ImportFailure> {
-        Ok(self.pet_import(chunk).await?)
-    }
-
-    async fn forget(&self, id: ImportId) -> Result<(), ImportFailure> {
-        Ok(self.import_forget(id).await?)
-    }
-}
-
-impl From<Error> for ImportFailure {
-    fn from(error: Error) -> Self {
-        let reason = error.to_string();
-        match error {
-            Error::Overloaded => Self::Overloaded(reason),
-            Error::OutcomeUnknown(_) => Self::Unknown(reason),
-            Error::Unavailable(_) | Error::Internal(_) => Self::Failed(reason),
         }
     }
 }

@@ -84,11 +84,13 @@ use statements::NamedSql;
 use table::{Group, Record, Table, Value};
 
 pub use admin::{
-    ImportError, Importer, Inspection, RestoreSummary, Server, backup, backup_to_stream,
-    category_names, check, copy, explain_statements, export_orders, export_pets, finished_import,
-    inspect, list_keys, restore,
+    FileImport, FileImportError, Inspection, ReadError, RestoreSummary, Server, backup,
+    backup_to_stream, category_names, check, copy, explain_statements, export_orders, export_pets,
+    find_import, inspect, list_keys, restore,
 };
+
 pub use error::{Error, OpenError, explain};
+pub use lock_holder::holder_and_advice;
 pub use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
 pub use root::give_up_root;

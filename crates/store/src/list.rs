@@ -10,8 +10,8 @@ use super::{
     table::{Table, Value, columns},
 };
 use domain::{
-    order::{Order, OrderFilter},
     members::Choice,
+    order::{Order, OrderFilter},
     page::{Filter, ListQuery, Position, Sort},
     pet::{NamePrefix, Pet, PetFilter, PetStatus},
     webhook::{

@@ -14,7 +14,7 @@ use system::atomic_file::side_file;
 
 /// Names the process that has a file locked, if it can be known, and advises what to do: the
 /// end of a message that the file is in use by another petstore process.
-pub(super) fn holder_and_advice(database: &Path) -> String {
+pub fn holder_and_advice(database: &Path) -> String {
     // A service or an offline command locks the file itself, others only the index of the WAL.
     let paths = [database.into(), side_file(database, "-shm")];
     let Some(pid) = paths.iter().find_map(|path| lock_holder(path)) else {

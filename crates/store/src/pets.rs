@@ -10,8 +10,8 @@ use super::{
 use domain::{
     event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
-    page::{ListQuery, Page},
     members::Patch,
+    page::{ListQuery, Page},
     pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion},
 };
 
@@ -81,9 +81,7 @@ impl Command for UpdatePet {
             .ok_or(PetRejection::NoSuchPet)?
             .clone();
         let claim = draft.claims.get(&self.id).copied();
-        let after = self
-            .change
-            .decide(&before, self.expected.as_ref(), claim)?;
+        let after = self.change.decide(&before, self.expected.as_ref(), claim)?;
         if after != before {
             if let Some(holder) = draft.microchip_holder(&after) {
                 return Err(PetRejection::MicrochipTaken(holder));

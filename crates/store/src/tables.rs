@@ -13,8 +13,8 @@ use super::{
 use domain::{
     api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
     category::{Category, CategoryId},
-    event::{Event, EventData, EventId, EventType, EventTypes},
     date::PastDate,
+    event::{Event, EventData, EventId, EventType, EventTypes},
     import::{Import, ImportId},
     members::Choice,
     order::{Order, OrderCounts, OrderId, OrderStatus},

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    env,
+    error::Error,
+    fs,
     io::{self, ErrorKind},
     os::unix::fs::PermissionsExt,
     path::Path,
@@ -14,12 +16,13 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use x509_cert::{Certificate, der::Decode};
 
 use super::{
-    super::{ServedDatabase, TlsFiles, counted, database::location, shell_quote},
+    super::{TlsFiles, counted, database::location, shell_quote},
     Report,
     target::Target,
 };
 use domain::api_key::ApiKey;
 use store::{DatabaseUrl, Inspection, Server, inspect};
+use system::atomic_file::side_file;
 
 const MIB: u64 = 1 << 20;
 /// A size far beyond that of the log between checkpoints.
@@ -35,78 +38,60 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// A time before this program was written.
 const EARLIEST_TIME: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-pub(super) async fn store(report: &mut Report, target: &Target) -> Option<Inspection> {
-    let found = match &target.database {
-        Ok(database) => database
-            .url_with_warnings(|_| {})
-            .map_err(|e| e.to_string()),
-        Err(invalid) => Err(invalid.clone()),
-    };
-    let url = match found {
-        Ok(url) => url,
-        Err(invalid) => {
-            report.advised_problem(&invalid);
-            return None;
+/// Checks the store. The message of the error ends with advice.
+pub(super) async fn store(
+    report: &mut Report,
+    target: &Target,
+) -> Result<Inspection, Box<dyn Error>> {
+    let database = target.database.as_ref().map_err(String::clone)?;
+    // A file that the service cannot read is a problem, even if root can read it.
+    database.give_up_root()?;
+    let url = database.url_with_warnings(|_| {})?;
+    match &url {
+        DatabaseUrl::Postgres(url) => {
+            if let Some(host) = url.unverified_host() {
+                let message = format!("the database server {host} is not verified");
+                report.warning(message, "add sslmode=verify-full to the URL");
+            }
         }
-    };
-    if let DatabaseUrl::Postgres(url) = &url
-        && let Some(host) = url.unverified_host()
-    {
-        let message = format!("the database server {host} is not verified");
-        report.warning(message, "add sslmode=verify-full to the URL");
-    }
-    if let DatabaseUrl::Sqlite(path) = &url {
-        for suffix in ["", "-wal"] {
-            let mut file = path.clone().into_os_string();
-            file.push(suffix);
-            warn_if_public(report, Path::new(&file));
+        DatabaseUrl::Sqlite(path) => {
+            warn_if_public(report, path);
+            warn_if_public(report, &side_file(path, "-wal"));
         }
     }
     let shown = shown(&url);
-    let options = target.options();
-    let inspected = match inspect(&url).await {
-        Ok(inspected) => inspected,
-        Err(error) => {
-            // Other commands show the whole path, but this report has many lines about the same
-            // file.
-            let message = error.to_string().replace(&location(&url), &shown);
-            report.advised_problem(&message);
-            return None;
-        }
-    };
-    if let Server::Sqlite {
-        is_damaged,
-        wal_bytes,
-        ..
-    } = &inspected.server
+    // Other commands show the whole path, but this report has many lines about the same file.
+    let inspection = inspect(&url)
+        .await
+        .map_err(|error| error.to_string().replace(&location(&url), &shown))?;
+    if let Server::Sqlite { wal_bytes, .. } = inspection.server
+        && wal_bytes > LARGE_WAL
     {
-        if *wal_bytes > LARGE_WAL {
-            let message = format!("the write-ahead log has {}", mebibytes(*wal_bytes));
-            let advice = "look for `checkpoint failed` in the log, and for a program that keeps \
-                          the file open";
-            report.warning(message, advice);
-        }
-        match is_damaged {
-            Some(false) => {}
-            Some(true) => {
-                let advice = format!(
-                    "see how with `petstore check{options}`, then stop the service and put a \
-                     backup in place with `petstore restore BACKUP{options}`"
-                );
-                report.problem(format!("{shown} is damaged"), &advice);
-                return Some(inspected);
-            }
-            None => {
-                report.ok(format!(
-                    "{shown} can be read; it is large: check its pages with `petstore \
-                     check{options}`"
-                ));
-                return Some(inspected);
-            }
-        }
+        report.warning(
+            format!("the write-ahead log has {}", mebibytes(wal_bytes)),
+            "look for `checkpoint failed` in the log, and for a program that keeps the file open",
+        );
     }
-    report.ok(format!("{shown} can be read, and its schema is current"));
-    Some(inspected)
+    let options = database.options();
+    match inspection.server {
+        Server::Sqlite {
+            is_damaged: Some(true),
+            ..
+        } => report.problem(
+            format!("{shown} is damaged"),
+            format!(
+                "see how with `petstore check{options}`, then stop the service and put a backup \
+                 in place with `petstore restore BACKUP{options}`"
+            ),
+        ),
+        Server::Sqlite {
+            is_damaged: None, ..
+        } => report.ok(format!(
+            "{shown} can be read; it is large: check its pages with `petstore check{options}`"
+        )),
+        _ => report.ok(format!("{shown} can be read, and its schema is current")),
+    }
+    Ok(inspection)
 }
 
 /// Returns a database as the operator has named it: a path without a scheme.
@@ -127,64 +112,55 @@ fn warn_if_public(report: &mut Report, file: &Path) {
     }
 }
 
-pub(super) fn keys(report: &mut Report, keys: &[ApiKey], database: &ServedDatabase) {
+pub(super) fn keys(report: &mut Report, keys: &[ApiKey], target: &Target) {
     let now = Timestamp::now();
     let valid: Vec<_> = keys.iter().filter(|key| key.is_valid_at(now)).collect();
     if valid.is_empty() {
-        let options = database.options();
+        let options = target.options();
         let advice = format!("create one with `petstore keys create NAME{options}`");
-        report.warning("there is no valid API key", advice);
-        return;
+        return report.warning("there is no valid API key", advice);
     }
-    let mut all_last = true;
+    let before = report.findings.len();
     for key in &valid {
         if let Some(expiry) = key.expires_at
             && expiry.duration_since(now) < KEYS_EXPIRE_SOON
         {
-            let (id, name) = (key.id, key.name.as_str());
-            let message = format!("API key {id} ({name}) expires at {expiry:.0}");
+            let name = key.name.as_str();
+            let message = format!("API key {} ({name}) expires at {expiry:.0}", key.id);
             report.warning(message, "give its owner a new one");
-            all_last = false;
         }
     }
-    if all_last {
-        let count = valid.len() as u64;
-        let are = if count == 1 { "is" } else { "are" };
-        let keys = counted(count, "API key");
+    if report.findings.len() == before {
+        let are = if valid.len() == 1 { "is" } else { "are" };
+        let keys = counted(valid.len() as u64, "API key");
         report.ok(format!("{keys} {are} valid for 30 days or longer"));
     }
 }
 
-pub(super) fn clock(report: &mut Report, inspected: Option<&Inspection>) {
-    let (now, set) = (
-        Timestamp::now(),
-        "set the clock, and keep it right with NTP",
-    );
+pub(super) fn clock(report: &mut Report, store: Option<&Inspection>) {
+    let now = Timestamp::now();
+    let advice = "set the clock, and keep it right with NTP";
     if now < EARLIEST_TIME {
-        report.problem(format!("the clock says {now:.0}"), set);
-        return;
+        return report.problem(format!("the clock says {now:.0}"), advice);
     }
-    if let Some(Inspection { server, .. }) = inspected
-        && let Server::Postgres { now: server } = server
-    {
-        let difference = now.duration_since(*server);
-        if difference.abs() > CLOCK_TOLERANCE {
-            let message = format!(
-                "the clock differs from the database server's by {:.1}s",
-                difference.as_secs_f64()
-            );
-            report.warning(message, "keep both right with NTP");
-            return;
+    if let Some(store) = store {
+        if let Server::Postgres { now: server_time } = store.server
+            && let difference = now.duration_since(server_time)
+            && difference.abs() > CLOCK_TOLERANCE
+        {
+            let seconds = difference.as_secs_f64();
+            let message = format!("the clock differs from the database server's by {seconds:.1}s");
+            return report.warning(message, "keep both right with NTP");
+        }
+        if let Some(last) = store.last_change
+            && last.duration_since(now) > CLOCK_TOLERANCE
+        {
+            let message =
+                format!("the clock says {now:.0}, but the store was changed at {last:.0}");
+            return report.problem(message, advice);
         }
     }
-    let last_change = inspected.and_then(|inspected| inspected.last_change);
-    match last_change.filter(|last| last.duration_since(now) > CLOCK_TOLERANCE) {
-        Some(last) => report.problem(
-            format!("the clock says {now:.0}, but the store was changed at {last:.0}"),
-            set,
-        ),
-        None => report.ok(format!("{now:.0}")),
-    }
+    report.ok(format!("{now:.0}"));
 }
 
 pub(super) fn disk(report: &mut Report, target: &Target) {
@@ -214,19 +190,15 @@ pub(super) fn disk(report: &mut Report, target: &Target) {
 }
 
 fn free_space(report: &mut Report, path: &Path, free: u64, store: u64) {
-    let message = format!(
-        "{} free in the folder of {}",
-        mebibytes(free),
-        path.display()
-    );
+    let path = path.display();
+    let message = format!("{} free in the folder of {path}", mebibytes(free));
     let advice = "free some space: without any, changes are rejected with 503";
     if free < NO_SPACE {
         report.problem(message, advice);
     } else if free < LITTLE_SPACE {
         report.warning(message, advice);
     } else if free < store {
-        let advice = "a backup in the same place would not fit";
-        report.warning(message, advice);
+        report.warning(message, "a backup in the same place would not fit");
     } else {
         report.ok(message);
     }
@@ -246,10 +218,10 @@ pub(super) fn certificate(report: &mut Report, files: &TlsFiles) {
             return report.problem(message, "set both, or neither");
         }
     };
+    let shown = file.display();
     if file.starts_with("/run/credentials") && !file.exists() {
-        let message = format!("{} is there only while the service runs", file.display());
         return report.warning(
-            message,
+            format!("{shown} is there only while the service runs"),
             "start it, or see whether /etc/credstore has the file",
         );
     }
@@ -258,31 +230,23 @@ pub(super) fn certificate(report: &mut Report, files: &TlsFiles) {
         return report.problem(error.to_string(), advice);
     }
     warn_if_public(report, key);
-    let shown = file.display();
     let Some((start, end)) = validity(file) else {
-        report.problem(format!("cannot read when {shown} is valid"), "replace it");
-        return;
+        return report.problem(format!("cannot read when {shown} is valid"), "replace it");
     };
     let now = Timestamp::now();
     let left = end.duration_since(now);
     let days = counted(left.as_hours().unsigned_abs() / 24, "day");
+    let certificate = format!("the certificate in {shown}");
+    let renew = "renew it; the service reads the new file without a restart";
     if now < start {
-        let message = format!("the certificate in {shown} is not valid before {start}");
+        let message = format!("{certificate} is not valid before {start}");
         report.problem(message, "check the clock, or replace it");
     } else if left.is_negative() {
-        let message = format!("the certificate in {shown} expired {days} ago");
-        report.problem(
-            message,
-            "renew it; the service reads the new file without a restart",
-        );
+        report.problem(format!("{certificate} expired {days} ago"), renew);
     } else if left < CERTIFICATE_EXPIRES_SOON {
-        let message = format!("the certificate in {shown} expires in {days}");
-        report.warning(
-            message,
-            "renew it; the service reads the new file without a restart",
-        );
+        report.warning(format!("{certificate} expires in {days}"), renew);
     } else {
-        report.ok(format!("the certificate in {shown} is valid for {days}"));
+        report.ok(format!("{certificate} is valid for {days}"));
     }
 }
 
@@ -312,23 +276,22 @@ pub(super) fn environment(report: &mut Report, known: &BTreeSet<String>) {
 pub(super) fn settings(report: &mut Report, file: &Path, known: &BTreeSet<String>) {
     let shown = file.display();
     let text = match fs::read_to_string(file) {
+        Ok(text) => text,
         Err(cause) if is_absent(&cause) => return,
         Err(cause) => {
-            report.warning(format!("cannot read {shown}: {cause}"), "run this as root");
-            return;
+            return report.warning(format!("cannot read {shown}: {cause}"), "run this as root");
         }
-        Ok(text) => text,
     };
-    let mut is_fine = true;
+    let before = report.findings.len();
     let lines = text.lines().map(str::trim);
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
         let name = line.split('=').next().unwrap_or_default().trim();
         if !line.contains('=') || is_unknown(name, known) {
             let message = format!("{shown} sets {name}, which has no effect");
             report.problem(message, "`petstore help serve` lists the variables");
-            is_fine = false;
         }
     }
+    let is_fine = report.findings.len() == before;
     warn_if_public(report, file);
     if is_fine {
         report.ok(format!("{shown} has no unknown settings"));

@@ -17,7 +17,7 @@ use domain::invalid::Invalid;
 use store::DatabaseUrl;
 
 /// The options of `petstore serve` that concern the checks. As text: a mistake in one of them
-/// is a finding, and the other checks go on.
+/// is a finding, and the other checks continue.
 #[derive(Args)]
 pub(super) struct ServiceOptions {
     /// Address and port of the service, 127.0.0.1:8080 by default.
@@ -94,12 +94,13 @@ impl ServiceOptions {
     /// Returns the service to examine. `file` has the settings of the packaged one.
     pub(super) fn target(&self, file: &Path) -> Target {
         let may_be_packaged = self.database.is_none() && !Path::new(DEFAULT_FILE).exists();
-        let packaged = match may_be_packaged {
-            true => PackagedSettings::read(file),
-            false => Ok(None),
+        let settings = if may_be_packaged {
+            PackagedSettings::read(file)
+        } else {
+            Ok(None)
         };
-        let is_denied = packaged.is_err();
-        let packaged = packaged.unwrap_or_default();
+        let is_denied = settings.is_err();
+        let packaged = settings.unwrap_or_default();
         let database = match (&self.database, &packaged) {
             (Some(url), _) => url.parse().map_err(|invalid: Invalid| {
                 format!("--database (PETSTORE_DATABASE) {}", invalid.reason)

@@ -45,10 +45,12 @@ impl List {
         } else {
             status!("{} in {location}:", counted(keys.len() as u64, "API key"));
         }
-        match self.json {
-            true => print(json_lines(&keys, now)?.as_bytes()),
-            false if keys.is_empty() => Ok(()),
-            false => print(text(&keys, now).as_bytes()),
+        if self.json {
+            print(json_lines(&keys, now)?.as_bytes())
+        } else if keys.is_empty() {
+            Ok(())
+        } else {
+            print(text(&keys, now).as_bytes())
         }
     }
 }

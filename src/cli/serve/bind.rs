@@ -22,17 +22,19 @@ pub fn bind(
 
 /// Explains why the service cannot listen, with advice.
 fn explain(cause: &io::Error, option: &str, address: SocketAddr) -> String {
-    let (ip, port) = (address.ip(), address.port());
+    let ip = address.ip();
+    let port = address.port();
     let another = |port: u16| match option {
         "--listen" | "--port" => format!("--port {port}"),
         _ => format!("{option} {}", SocketAddr::new(ip, port)),
     };
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
-            let (next, free) = (another(port.checked_add(1).unwrap_or(8080)), another(0));
+            let next = another(port.checked_add(1).unwrap_or(8080));
             format!(
                 "port {port} is in use by another program; take another with {next}, or any \
-                 that is free with {free}"
+                 that is free with {}",
+                another(0)
             )
         }
         io::ErrorKind::PermissionDenied if port < 1024 => format!(

@@ -220,10 +220,10 @@ impl Serve {
     /// the owner of the store, before threads are started.
     fn bind_and_give_up_root(&self) -> Result<BoundListeners, Box<dyn Error>> {
         let api = bind(self.listen.option(), self.listen.address())?;
-        let metrics = self
-            .metrics_listen
-            .map(|address| bind("--metrics-listen", address));
-        let metrics = metrics.transpose()?;
+        let metrics = match self.metrics_listen {
+            Some(address) => Some(bind("--metrics-listen", address)?),
+            None => None,
+        };
         if !*self.demo {
             self.database.give_up_root()?;
         }
@@ -231,11 +231,13 @@ impl Serve {
     }
 
     async fn serve(mut self, listeners: BoundListeners) -> CommandResult {
-        let demo = self.demo.then(DemoDatabase::create).transpose();
-        let demo = demo.map_err(|cause| {
+        let created = self.demo.then(DemoDatabase::create).transpose();
+        let demo = created.map_err(|cause| {
             let folder = env::temp_dir();
-            let folder = folder.display();
-            format!("cannot create the database of the demo in {folder} (TMPDIR): {cause}")
+            format!(
+                "cannot create the database of the demo in {} (TMPDIR): {cause}",
+                folder.display()
+            )
         })?;
         let demo_directory = demo.as_ref().map(|demo| demo.directory().to_owned());
         if let Some(demo) = &demo {

@@ -28,20 +28,24 @@ pub enum KeyAdvice {
 
 impl StartScreen {
     pub fn text(&self, color: bool) -> String {
-        let style = |code: &str, text: &str| match color {
-            true => format!("\x1b[{code}m{text}\x1b[0m"),
-            false => text.into(),
+        let style = |code: &str, text: &str| {
+            if color {
+                format!("\x1b[{code}m{text}\x1b[0m")
+            } else {
+                text.into()
+            }
         };
         let bold = |text: &str| style("1", text);
         let dim = |text: &str| style("2", text);
         let link = |path: &str| style("36", &format!("{}{path}", self.base_url));
 
         let version = env!("CARGO_PKG_VERSION");
-        let what = match self.is_demo {
-            true => "is running a demo. Its data is made up, and deleted when it stops.",
-            false => "is running.",
+        let state = if self.is_demo {
+            "is running a demo. Its data is made up, and deleted when it stops."
+        } else {
+            "is running."
         };
-        let mut screen = format!("\n{} {what}\n\n", bold(&format!("Petstore {version}")));
+        let mut screen = format!("\n{} {state}\n\n", bold(&format!("Petstore {version}")));
         let console = self.console.then(|| match &self.keys {
             KeyAdvice::Created(secret) => {
                 let link = link(&console_path(secret));

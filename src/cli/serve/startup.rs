@@ -39,8 +39,10 @@ impl Serve {
         start: &Start,
         demo_key: Option<ApiKeySecret>,
     ) {
-        let (version, metrics_url) = (env!("CARGO_PKG_VERSION"), start.metrics_url.clone());
-        let (url, database) = (&start.url, &start.database);
+        let version = env!("CARGO_PKG_VERSION");
+        let metrics_url = start.metrics_url.clone();
+        let url = &start.url;
+        let database = &start.database;
         let base_url = base_url(self.urls.public_url.as_ref(), start.scheme, start.address);
         let is_terminal = stderr_is_terminal();
         if !is_terminal {

@@ -158,7 +158,8 @@ async fn page(
     query.extend_pairs(filter);
     query.extend_pairs(cursor.map(|cursor| ("cursor", cursor)));
     let path = format!("{path}?{}", query.finish());
-    let (headers, body) = client.get(&path, Duration::ZERO).await?;
+    let response = client.request(Method::GET, &path, None, Duration::ZERO);
+    let (headers, body) = response.await?;
     let next = next_parameter(&headers, "cursor");
     Ok((serde_json::from_slice(&body)?, next))
 }

@@ -126,7 +126,8 @@ async fn a_failed_delivery_is_retried_on_request(backend: Backend) {
     create(&server, body.clone()).await;
     create(&server, body).await;
     let events = create_events(&server, 2).await;
-    let (delivery, other) = (&events[0], &events[1]);
+    let delivery = &events[0];
+    let other = &events[1];
     for webhook in [1, 2] {
         store_delivery(&server, webhook, delivery, "failed").await;
     }

@@ -361,7 +361,8 @@ async fn secrets_are_shown_once(backend: Backend) {
         assert_not_stored(&response);
         response.json()
     };
-    let (second, third) = (rotate().await, rotate().await);
+    let second = rotate().await;
+    let third = rotate().await;
     assert_eq!(second["id"], 1);
     assert_ne!(second["secret"], created["secret"]);
     assert_ne!(second["secret"], third["secret"]);

@@ -5,12 +5,12 @@
 use std::{fs, process::Command, sync::LazyLock};
 
 use domain::{event::EventRetention, idempotency::RETENTION};
+use http::Method;
 use jiff::SignedDuration;
 use rand::RngExt;
-use reqwest::Method;
 use serde_json::{Value, json};
 use store::{DatabaseUrl, Options, Role, Store};
-use support::{Cluster, Finished, Response, eventually, random, rounds, wait_for};
+use support::{Cluster, CommandResult, Response, eventually, random, rounds, wait_for};
 
 use crate::{
     client::Client,
@@ -25,7 +25,7 @@ static LIBRARY: LazyLock<String> = LazyLock::new(|| {
     let mut faketime = Command::new("faketime");
     faketime.args(["-f", "+0", "printenv", "LD_PRELOAD"]);
     let found = wait_for("faketime", || {
-        let ended = Finished::of(&mut faketime);
+        let ended = CommandResult::of(&mut faketime);
         (!ended.stderr.contains("sem_open: File exists")).then_some(ended)
     });
     found.success().stdout.trim().into()
@@ -106,9 +106,10 @@ async fn wait_until_all_expired(sql: impl Fn(&str) -> String) {
 fn sqlite(home: &Home, sql: &str) -> String {
     let db = rusqlite::Connection::open(home.database()).unwrap();
     db.busy_timeout(support::TIMEOUT).unwrap();
-    match sql.starts_with("SELECT") {
-        true => db.query_row(sql, [], |row| row.get(0)).unwrap(),
-        false => db.execute_batch(sql).map(|()| String::new()).unwrap(),
+    if sql.starts_with("SELECT") {
+        db.query_row(sql, [], |row| row.get(0)).unwrap()
+    } else {
+        db.execute_batch(sql).map(|()| String::new()).unwrap()
     }
 }
 

@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
+use http_body_util::Full;
 use rand::RngExt;
-use support::{TIMEOUT, eventually, random, rounds};
+use support::{HttpClient, eventually, random, rounds};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -50,10 +51,10 @@ enum Hold {
 
 const HOLDS: [Hold; 4] = [Hold::Silent, Hold::Idle, Hold::SlowHead, Hold::SlowRead];
 
-async fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
+async fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(4096)?;
-    socket.bind((from, 0).into())?;
+    socket.bind((ATTACKER, 0).into())?;
     socket.connect(to).await
 }
 
@@ -95,7 +96,7 @@ fn attack(address: SocketAddr, kinds: &[Hold]) -> JoinSet<()> {
             // Not all at once: the backlog overflows.
             sleep(Duration::from_millis(2 * number as u64)).await;
             loop {
-                if let Ok(mut stream) = connect(ATTACKER, address).await {
+                if let Ok(mut stream) = connect(address).await {
                     // Connections that the backlog had no room for are never closed.
                     let _ = timeout(MAX_HOLD, hold(&mut stream, kind)).await;
                 }
@@ -108,22 +109,15 @@ fn attack(address: SocketAddr, kinds: &[Hold]) -> JoinSet<()> {
 
 /// Sends a request on a new connection; returns the status, or why there is none.
 async fn request(address: SocketAddr, path: &str, key: &str) -> Result<u16, String> {
-    let exchange = async {
-        let mut stream = connect(OTHER, address).await?;
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\
-             Connection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await?;
-        Ok::<_, std::io::Error>(response)
-    };
-    let response = timeout(TIMEOUT, exchange).await;
-    let response = response.map_err(|_| format!("{path}: no response in time"))?;
+    let mut client = HttpClient::new(address);
+    client.from = Some(OTHER.into());
+    let request = http::Request::get(client.url(path))
+        .header("authorization", format!("Bearer {key}"))
+        .body(Full::default())
+        .unwrap();
+    let response = client.send(request).await;
     let response = response.map_err(|error| format!("{path}: {error}"))?;
-    let status = response.get(9..12).and_then(|status| status.parse().ok());
-    status.ok_or_else(|| format!("{path}: no response"))
+    Ok(response.status)
 }
 
 /// Checks that another address gets through while the attack lasts: a probe always, and
@@ -150,12 +144,9 @@ async fn gets_through(address: SocketAddr, key: &str) -> Result<(), String> {
 }
 
 /// Returns the number of connections that the service has closed to make room.
-async fn evictions(metrics: SocketAddr) -> u64 {
-    let text = reqwest::get(format!("http://{metrics}/metrics")).await;
-    let text = text.unwrap().text().await.unwrap();
-    let mut lines = text.lines();
-    let evicted = lines.find_map(|line| line.strip_prefix("petstore_evicted_connections_total "));
-    evicted.unwrap().parse().unwrap()
+async fn evictions(service: &Service) -> f64 {
+    let scrape = service.metrics().await;
+    scrape.metric("petstore_evicted_connections_total").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,9 +160,7 @@ async fn one_address_cannot_exhaust_connections() {
     command.args(["-c", &limited, "sh", PETSTORE, "serve"]);
     command.args(["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]);
     let service = Service::start(command.args(["--database", &home.url()]));
-    let metrics = service.event("listening")["metrics_url"].clone();
-    let metrics = metrics.as_str().unwrap().split('/').nth(2).unwrap();
-    let metrics: SocketAddr = metrics.parse().unwrap();
+    let metrics = HttpClient::new(service.metrics_address());
     for round in 0..rounds(1, 20) {
         // Each kind alone, then mixtures.
         let mut attacks: Vec<_> = HOLDS.iter().map(|kind| vec![*kind]).collect();
@@ -179,14 +168,13 @@ async fn one_address_cannot_exhaust_connections() {
         attacks.push(mixture.chain([Hold::Idle]).collect());
         for kinds in attacks {
             println!("round {round}: {kinds:?}");
-            let before = evictions(metrics).await;
+            let before = evictions(&service).await;
             let attackers = attack(service.address, &kinds);
-            let pressure = async || evictions(metrics).await >= before + 100;
+            let pressure = async || evictions(&service).await >= before + 100.0;
             eventually("connections to run short", pressure).await;
             let result = gets_through(service.address, &key).await;
             assert_eq!(result, Ok(()), "{kinds:?}");
-            let on_metrics = reqwest::get(format!("http://{metrics}/readyz")).await;
-            assert_eq!(on_metrics.unwrap().status(), 200);
+            assert_eq!(metrics.get("/readyz").await.status, 200);
             drop(attackers);
         }
     }

@@ -74,7 +74,9 @@ async fn run(seed: u64, first: usize, end: usize) -> BTreeMap<u16, usize> {
     client.create("Max").await.unwrap();
     let next = Arc::new(AtomicUsize::new(first));
     let clients = (0..CONNECTIONS).map(|_| {
-        let (next, key, address) = (next.clone(), key.clone(), service.address);
+        let next = next.clone();
+        let key = key.clone();
+        let address = service.address;
         tokio::spawn(async move {
             let mut seen = BTreeMap::<u16, usize>::new();
             loop {
@@ -83,21 +85,21 @@ async fn run(seed: u64, first: usize, end: usize) -> BTreeMap<u16, usize> {
                     return seen;
                 }
                 let mut random = StdRng::seed_from_u64(seed.wrapping_add(number as u64));
-                let fuzzed = requests::generate(&mut random, &key);
+                let input = requests::generate(&mut random, &key);
                 let stream = TcpStream::connect(address).await.unwrap();
-                let response = timeout(TIMEOUT, exchange(stream, &fuzzed.bytes)).await;
+                let response = timeout(TIMEOUT, exchange(stream, &input.bytes)).await;
                 let result = match &response {
-                    Ok(response) => oracle::check(&fuzzed, response),
+                    Ok(response) => oracle::check(&input, response),
                     Err(_) => Err("no end of the response".into()),
                 };
                 let statuses = result.unwrap_or_else(|violation| {
                     panic!(
                         "{violation}\nFUZZ_REQUEST={number}\nrequest: {}\nresponse: {}",
-                        fuzzed.bytes.escape_ascii(),
+                        input.bytes.escape_ascii(),
                         response.unwrap_or_default().escape_ascii()
                     )
                 });
-                *seen.entry(SENT).or_default() += fuzzed.requests;
+                *seen.entry(SENT).or_default() += input.requests;
                 for status in statuses {
                     *seen.entry(status).or_default() += 1;
                 }
@@ -112,8 +114,7 @@ async fn run(seed: u64, first: usize, end: usize) -> BTreeMap<u16, usize> {
         }
     }
     assert!(service.is_running(), "{}", service.output());
-    let ready = reqwest::get(service.url("/readyz")).await.unwrap();
-    assert_eq!(ready.status(), 200);
+    assert_eq!(client.get("/readyz").await.status, 200);
     let created = client.create("Rex").await.unwrap();
     let path = format!("/v1/pets/{}", created.json()["id"]);
     assert_eq!(client.get(&path).await.json(), created.json());

@@ -12,12 +12,12 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use rand::{
     Rng, RngExt, SeedableRng,
     rngs::StdRng,
     seq::{IndexedMutRandom, IndexedRandom, SliceRandom},
 };
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Cluster, eventually, random, rounds, signal};
 use tokio::{
@@ -516,12 +516,14 @@ fn compare(calls: &[Call], pets: &[Value], orders: &[Value]) -> Vec<String> {
         let calls = calls.iter().filter(|call| call.path == path);
         calls.filter_map(Call::id).collect()
     };
-    let (created, placed) = (made(PETS), made(ORDERS));
+    let created = made(PETS);
+    let placed = made(ORDERS);
     let by_id = |rows: &[Value]| -> BTreeMap<i64, Value> {
         let by_id = |row: &Value| (row["id"].as_i64().unwrap(), row.clone());
         rows.iter().map(by_id).collect()
     };
-    let (pets, orders) = (by_id(pets), by_id(orders));
+    let pets = by_id(pets);
+    let orders = by_id(orders);
 
     // Whether a pet was deleted; `None` if that is not known.
     let mut deleted: BTreeMap<i64, Option<bool>> = BTreeMap::new();
@@ -648,10 +650,12 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let is_faulty = Arc::new(AtomicBool::new(false));
-        let (faulty, mut random) = (is_faulty.clone(), StdRng::from_rng(random));
+        let faulty = is_faulty.clone();
+        let mut random = StdRng::from_rng(random);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (faulty, random) = (faulty.clone(), StdRng::from_rng(&mut random));
+                let faulty = faulty.clone();
+                let random = StdRng::from_rng(&mut random);
                 tokio::spawn(async move {
                     if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
                         // Both connections close with the first error.
@@ -677,9 +681,10 @@ async fn relay(
         loop {
             let length = replies.read(&mut buffer).await?;
             let mut reply = &buffer[..length];
-            let fault = match is_faulty.load(Ordering::Relaxed) {
-                true => random.random_range(0..20),
-                false => u32::MAX,
+            let fault = if is_faulty.load(Ordering::Relaxed) {
+                random.random_range(0..20)
+            } else {
+                u32::MAX
             };
             match fault {
                 0 => return Ok(()),

@@ -12,14 +12,14 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::disk::{self, Failures, Faults, Image, Trace};
-use support::{Finished, Response, random, rounds};
+use support::{CommandResult, Response, random, rounds};
 
 use crate::{
     client::Client,
@@ -127,7 +127,7 @@ async fn the_next_service_writes_a_failed_commit_again() {
         let client = Client::new(&service, &key);
         for count in 0..5 {
             let name = format!("{run}-{count}");
-            let created = outcome(client.create(&name).await);
+            let created = outcome(&client.create(&name).await.unwrap());
             let history = History::new(created, disk::now(&disk::trace_path(&home)));
             outcomes.insert(name, history);
         }
@@ -263,7 +263,8 @@ impl Run {
         let outcomes = Arc::new(Mutex::new(Outcomes::new()));
         let stop = Arc::new(AtomicBool::new(false));
         let reader = thread::spawn({
-            let (database, stop) = (home.database(), stop.clone());
+            let database = home.database();
+            let stop = stop.clone();
             let random = StdRng::from_rng(random);
             move || read_now_and_then(&database, &stop, random)
         });
@@ -274,7 +275,8 @@ impl Run {
             let client = Client::new(&service, &key);
             let mut clients = JoinSet::new();
             for number in 0..CLIENTS {
-                let (client, trace) = (client.clone(), disk::trace_path(&home));
+                let client = client.clone();
+                let trace = disk::trace_path(&home);
                 let outcomes = outcomes.clone();
                 let mut random = StdRng::from_rng(random);
                 clients.spawn(async move {
@@ -291,7 +293,7 @@ impl Run {
                         let name = format!("{run}-{number}-{count}");
                         let pet = json!({"name": name, "categoryId": 1, "status": "available"});
                         let create = client.send_json(Method::POST, "/v1/pets", &pet, Some(&name));
-                        let created = outcome(create.await);
+                        let created = outcome(&create.await.unwrap());
                         if let Outcome::Acknowledged(id) = created {
                             unchanged.push((name.clone(), id));
                         }
@@ -325,7 +327,7 @@ impl Run {
         let database = home.database();
         let output = thread::scope(|scope| {
             scope.spawn(|| read_now_and_then(&database, &stop, reader_random));
-            let output = Finished::of(&mut command).success().stdout;
+            let output = CommandResult::of(&mut command).success().stdout;
             stop.store(true, Ordering::Relaxed);
             output
         });
@@ -408,9 +410,9 @@ impl Run {
             let found = stored.get(name);
             match history.created {
                 Outcome::Acknowledged(id) => {
-                    let possible = history.possible_categories(time);
-                    let possible = possible.into_iter().map(|category| Some((id, category?)));
-                    let possible: Vec<_> = possible.collect();
+                    let categories = history.possible_categories(time).into_iter();
+                    let possible: Vec<_> =
+                        categories.map(|category| Some((id, category?))).collect();
                     if !possible.contains(&found.copied()) {
                         return Err(format!("{name} is {found:?}, not one of {possible:?}"));
                     }
@@ -458,11 +460,10 @@ async fn change(client: &Client, id: i64, trace: &Path, random: &mut StdRng) -> 
     }
 }
 
-fn outcome(response: reqwest::Result<Response>) -> Outcome {
-    let response = response.unwrap();
+fn outcome(response: &Response) -> Outcome {
     match response.status {
         201 => Outcome::Acknowledged(response.json()["id"].as_i64().unwrap()),
-        _ => unavailable(&response),
+        _ => unavailable(response),
     }
 }
 

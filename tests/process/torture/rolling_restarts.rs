@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Cluster, eventually, random, rounds, wait_for};
 use tempfile::TempDir;
@@ -108,7 +108,7 @@ impl Deployment {
     }
 
     fn client(&self) -> Client {
-        Client::at(format!("http://{}", self.proxy.address), &self.key)
+        Client::at(self.proxy.address, &self.key)
     }
 
     /// Replaces a replica by a new process and waits until it is ready.
@@ -156,8 +156,10 @@ impl Load {
         for number in 0..CLIENTS {
             let mut random = StdRng::from_rng(random);
             let client = client.clone();
-            let (stop, responses) = (load.stop.clone(), load.responses.clone());
-            let (created, failures) = (load.created.clone(), load.failures.clone());
+            let stop = load.stop.clone();
+            let responses = load.responses.clone();
+            let created = load.created.clone();
+            let failures = load.failures.clone();
             load.clients.spawn(async move {
                 for count in 0.. {
                     if stop.load(Relaxed) {

@@ -19,7 +19,13 @@ use http_body_util::Full;
 use hyper::{Response, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
-use support::{TIMEOUT, eventually, rounds};
+use support::{
+    TIMEOUT, eventually,
+    http2::{
+        END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, literal_header, request_head,
+    },
+    rounds,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -27,7 +33,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::fuzz::requests::frame;
 use crate::{
     client::Client,
     harness::{Home, Service},
@@ -58,16 +63,6 @@ enum Attack {
     EventPagesOverHttp1,
 }
 
-/// An HPACK literal header field without indexing or Huffman coding (RFC 7541, 6.2.2).
-fn literal_header(name: &str, value: &str) -> Vec<u8> {
-    let length = |text: &str| u8::try_from(text.len()).unwrap();
-    let mut field = vec![0, length(name)];
-    field.extend(name.bytes());
-    field.push(length(value));
-    field.extend(value.bytes());
-    field
-}
-
 impl Attack {
     /// Enough to exceed the budget; at full length, more than the service accepts.
     fn connections(self) -> usize {
@@ -94,24 +89,16 @@ impl Attack {
                 format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n");
             return request.repeat(REQUESTS as usize).into();
         }
-        let mut head = vec![];
-        for (name, value) in [
-            (":method", "GET"),
-            (":scheme", "http"),
-            (":authority", "a"),
-            (":path", path),
-        ] {
-            head.extend(literal_header(name, value));
-        }
+        let mut head = request_head("GET", path);
         if matches!(self, Self::EventPages) {
-            head.extend(literal_header("authorization", &format!("Bearer {key}")));
+            head.extend(literal_header("authorization", format!("Bearer {key}")));
         }
         // SETTINGS_INITIAL_WINDOW_SIZE is 0.
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        bytes.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+        let mut bytes = PREFACE.to_vec();
+        bytes.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
         for number in 0..REQUESTS {
-            // HEADERS with END_STREAM and END_HEADERS.
-            bytes.extend(frame(1, 5, 2 * number + 1, &head));
+            let stream = 2 * number + 1;
+            bytes.extend(frame(HEADERS, END_STREAM | END_HEADERS, stream, &head));
         }
         bytes
     }

@@ -143,7 +143,8 @@ impl Audit {
             }
         }
         if !is_valid {
-            let (sequence, kind) = (event.sequence, event.kind.as_str());
+            let sequence = event.sequence;
+            let kind = event.kind.as_str();
             self.report(format!("event {sequence} cannot be: {kind} {data}"));
         }
     }
@@ -199,7 +200,8 @@ impl Audit {
             rows.values().filter(|row| row["status"] == status).count() as i64
         };
         let counts = store.counts().await.unwrap();
-        let (pets, orders) = (&counts.pets, &counts.orders);
+        let pets = &counts.pets;
+        let orders = &counts.orders;
         let counted = [
             pets.total,
             pets.available,

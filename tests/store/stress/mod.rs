@@ -217,7 +217,8 @@ async fn rename_in_turn(backend: Backend, fault: Option<Fault>, renames: usize) 
     }
     let mut holders = JoinSet::new();
     for _ in 0..3 {
-        let (url, lock) = (stress.database.url(), lock(pet));
+        let url = stress.database.url();
+        let lock = lock(pet);
         holders.spawn(async move {
             let session = connect(&url).await;
             loop {
@@ -230,7 +231,8 @@ async fn rename_in_turn(backend: Backend, fault: Option<Fault>, renames: usize) 
     let failures = Arc::new(AtomicUsize::new(0));
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
-        let (workload, failures) = (stress.workload.clone(), failures.clone());
+        let workload = stress.workload.clone();
+        let failures = failures.clone();
         clients.spawn(async move {
             let store = &workload.stores[client % workload.stores.len()];
             for _ in 0..renames {

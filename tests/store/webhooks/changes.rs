@@ -147,7 +147,8 @@ async fn the_number_of_webhooks_is_limited(backend: Backend) {
     db.fill_up_to(998).await;
     let other = db.open_again().await;
     let create = async |store: &Store| {
-        let (new, secret) = (new(), WebhookSecret::generate());
+        let new = new();
+        let secret = WebhookSecret::generate();
         let created = store.webhook_create(1, Scopes::all(), new, secret, EventId::START, None);
         executed(created.await.unwrap()).err()
     };
@@ -367,7 +368,8 @@ async fn a_retried_create_is_replayed(backend: Backend) {
 async fn a_retried_rotation_is_replayed(backend: Backend) {
     let db = &TestStore::open(backend).await;
     let rotate = async |id, key, fingerprint| {
-        let (new, scopes) = (WebhookSecret::generate(), Scopes::all());
+        let new = WebhookSecret::generate();
+        let scopes = Scopes::all();
         let request = request(key, fingerprint);
         let rotated = db.store.webhook_rotate_secret(id, new, scopes, request);
         rotated.await.unwrap()
@@ -396,7 +398,8 @@ async fn concurrent_retries_are_executed_once(backend: Backend) {
     let id = db.database.query("SELECT id FROM webhooks");
     let id = WebhookId::parse(&id).unwrap();
     let rotate = |_| async {
-        let (new, scopes) = (WebhookSecret::generate(), Scopes::all());
+        let new = WebhookSecret::generate();
+        let scopes = Scopes::all();
         let request = request("rotate", 1);
         let rotated = db.store.webhook_rotate_secret(id, new, scopes, request);
         rotated.await.unwrap()

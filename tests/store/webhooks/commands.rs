@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use domain::event::EventId;
 use store::Role;
-use support::{Backend, Database, Finished};
+use support::{Backend, CommandResult, Database};
 
 use super::{first, progress, retrying};
 use crate::fixture::{TestStore, open, petstore};
@@ -27,7 +27,7 @@ async fn fill(db: &TestStore) {
     db.save(id, saved).await;
 }
 
-fn check(db: &TestStore) -> Finished {
+fn check(db: &TestStore) -> CommandResult {
     petstore(&["check", "--database", &db.database.url()])
 }
 
@@ -110,7 +110,8 @@ async fn a_copy_has_the_webhooks_at_the_start_of_the_new_log(backend: Backend) {
     let before = db.get(first()).await;
     db.store.close().await;
     let there = Database::new(backend);
-    let (from, to) = (db.database.url(), there.url());
+    let from = db.database.url();
+    let to = there.url();
     let copied = petstore(&["copy", "--from", &from, "--to", &to]).success();
     assert!(copied.stderr.contains(" and 1 webhook."), "{copied:?}");
     let copy = TestStore {

@@ -1,7 +1,5 @@
 //! The stored progress and deliveries of webhooks.
 
-use std::time::Duration;
-
 use domain::{
     api_key::Scopes,
     event::{EventId, EventRetention},
@@ -15,7 +13,6 @@ use domain::{
 };
 use jiff::Timestamp;
 use support::Backend;
-use tokio::time::sleep;
 
 use super::{failed, progress, retrying, second};
 use crate::fixture::{TestStore, connect};
@@ -41,7 +38,8 @@ support::cases! {
 }
 async fn all_of_the_progress_is_saved(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let id = db.created().await.webhook.id;
+    let other = db.created().await.webhook.id;
     let events = db.events(4).await;
     let health = EndpointHealth {
         consecutive_failures: 3,
@@ -120,7 +118,8 @@ async fn progress_is_saved_after_changes_that_do_not_concern_it(backend: Backend
     let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(1).await;
-    let (new, all) = (WebhookSecret::generate(), Scopes::all());
+    let new = WebhookSecret::generate();
+    let all = Scopes::all();
     let rotated = db.store.webhook_rotate_secret(id, new, all, None);
     rotated.await.unwrap();
     db.store.webhook_lease("owner").await.unwrap();
@@ -149,7 +148,8 @@ async fn the_same_progress_is_saved_again(backend: Backend) {
 
 async fn disabling_ends_the_delivery(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let id = db.created().await.webhook.id;
+    let other = db.created().await.webhook.id;
     let position = db.events(1).await[0];
     let disabled = Progress {
         disabled: Some(DisabledReason::ReceiverGone),
@@ -188,7 +188,8 @@ async fn an_event_that_failed_and_was_delivered_is_delivered(backend: Backend) {
 
 async fn retries_are_ordered_by_the_time_they_are_due(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let id = db.created().await.webhook.id;
+    let other = db.created().await.webhook.id;
     let none = db
         .store
         .delivery_retries(id, second(1000), 10)
@@ -240,9 +241,12 @@ async fn deliveries_are_listed_by_event(backend: Backend) {
     let failures: Vec<_> = events
         .iter()
         .zip(is_failed)
-        .map(|(event, is_failed)| match is_failed {
-            true => failed(*event, 1),
-            false => retrying(*event, 1),
+        .map(|(event, is_failed)| {
+            if is_failed {
+                failed(*event, 1)
+            } else {
+                retrying(*event, 1)
+            }
         })
         .collect();
     // In another order.
@@ -339,14 +343,19 @@ async fn a_delivery_that_is_purged_is_not_retried(backend: Backend) {
     let session = connect(&db.database.url()).await;
     let delete = "BEGIN; DELETE FROM webhook_deliveries";
     session.batch_execute(delete).await.unwrap();
-    let commit = async {
-        // It has read the delivery, and waits again and again for its lock.
-        sleep(Duration::from_millis(400)).await;
-        session.batch_execute("COMMIT").await.unwrap();
-    };
+    // In one round trip: the retry gives up each wait after 100 ms, and reads again.
+    let commit_when_awaited = "SET LOCAL statement_timeout = '300s';
+        DO $$ BEGIN
+            WHILE NOT EXISTS (SELECT FROM pg_locks
+                              WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))
+            LOOP PERFORM pg_sleep(0.001); END LOOP;
+        END $$;
+        COMMIT";
     let retry = db.store.delivery_retry(id, events[0], second(500));
-    let (retried, ()) = tokio::join!(retry, commit);
+    let (retried, committed) = tokio::join!(retry, session.batch_execute(commit_when_awaited));
+    committed.unwrap();
     assert_eq!(retried.unwrap(), None);
+    assert_eq!(db.deliveries(id).await, []);
 }
 
 async fn only_old_failed_deliveries_are_purged(backend: Backend) {
@@ -372,7 +381,8 @@ async fn only_old_failed_deliveries_are_purged(backend: Backend) {
 
 async fn a_webhook_is_deleted_with_its_deliveries(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let id = db.created().await.webhook.id;
+    let other = db.created().await.webhook.id;
     let event = db.events(1).await[0];
     for id in [id, other] {
         let failures = vec![retrying(event, 1), failed(event, 1)];

@@ -77,7 +77,8 @@ fn expire_in(db: &TestStore, seconds: i64) {
 
 async fn an_expired_lease_moves_to_another_replica(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (one, other) = (&db.store, &db.open_again().await);
+    let one = &db.store;
+    let other = &db.open_again().await;
     db.created().await;
     let events = db.events(2).await;
     assert_eq!(lease(one, "one").await, [1]);
@@ -121,7 +122,8 @@ async fn a_lease_is_renewed_before_it_expires(backend: Backend) {
 
 async fn only_enabled_webhooks_are_leased(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (one, other) = (&db.store, &db.open_again().await);
+    let one = &db.store;
+    let other = &db.open_again().await;
     let id = db.created().await.webhook.id;
     let owner = "SELECT coalesce(lease_owner, 'none') || lease_expires_at IS NULL FROM webhooks";
     lease(one, "one").await;
@@ -173,9 +175,10 @@ async fn concurrent_changes_of_a_webhook_are_all_made(backend: Backend) {
     let url = |n| format!("https://{n}.example");
     let change = async |n: usize| {
         let mut change = UNCHANGED;
-        match n % 4 < 2 {
-            true => change.description = Patch::Set(Description::parse(&n.to_string()).unwrap()),
-            false => change.url = WebhookUrl::parse(&url(n)).ok(),
+        if n % 4 < 2 {
+            change.description = Patch::Set(Description::parse(&n.to_string()).unwrap());
+        } else {
+            change.url = WebhookUrl::parse(&url(n)).ok();
         }
         (n, update(stores[n % 2], id, change).await)
     };
@@ -201,9 +204,10 @@ async fn concurrent_changes_of_a_webhook_are_all_made(backend: Backend) {
     // Each has changed one member of what the one before has left.
     let mut expected = (new().url.as_str().to_string(), None);
     for (n, changed) in changes {
-        match n % 4 < 2 {
-            true => expected.1 = Some(n.to_string()),
-            false => expected.0 = url(n),
+        if n % 4 < 2 {
+            expected.1 = Some(n.to_string());
+        } else {
+            expected.0 = url(n);
         }
         let description = changed.webhook.description;
         let description = description.map(|text| text.as_str().to_string());
@@ -236,7 +240,8 @@ async fn the_limit_holds_for_all_replicas_together(backend: Backend) {
 
 async fn a_locked_webhook_delays_no_other(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (locked, free) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let locked = db.created().await.webhook.id;
+    let free = db.created().await.webhook.id;
     let event = db.events(1).await[0];
     let failures = vec![retrying(event, 1)];
     db.save(

@@ -28,7 +28,8 @@ type WebhookResult = Result<StoredWebhook, WebhookRejection>;
 
 impl TestStore {
     async fn create(&self, idempotency: Option<IdempotentRequest>) -> Idempotent<WebhookResult> {
-        let (new, secret) = (new(), WebhookSecret::generate());
+        let new = new();
+        let secret = WebhookSecret::generate();
         let created = self.store.webhook_create(
             API_KEY,
             Scopes::all(),

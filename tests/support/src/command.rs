@@ -21,13 +21,13 @@ pub fn command(program: &str) -> Command {
 
 /// The exit code and output of a finished process.
 #[derive(Debug)]
-pub struct Finished {
+pub struct CommandResult {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Finished {
+impl CommandResult {
     #[track_caller]
     pub fn of(command: &mut Command) -> Self {
         let name = command.get_program().to_owned();
@@ -61,7 +61,7 @@ impl Finished {
     }
 }
 
-impl From<Output> for Finished {
+impl From<Output> for CommandResult {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),

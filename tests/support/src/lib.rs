@@ -4,21 +4,30 @@
 #![allow(clippy::unwrap_used)]
 
 mod campaign;
+mod client;
 mod command;
 mod database;
+mod event_stream;
+pub mod http2;
 mod identity;
 pub mod postgres;
+mod raw_connection;
 mod receiver;
 mod response;
+mod service;
 pub mod suite;
 mod wait;
 
 pub use campaign::{random, rounds};
-pub use command::{Finished, command, note_skipped, signal};
+pub use client::{Duplex, HttpClient, RequestError, Stream, tls_handshake};
+pub use command::{CommandResult, command, note_skipped, signal};
 pub use database::{Database, Lock};
+pub use event_stream::{EventStream, field};
 pub use identity::{Identity, self_signed};
 pub use postgres::Cluster;
-pub use receiver::{Received, Receiver, Reply};
+pub use raw_connection::RawConnection;
+pub use receiver::{Receiver, Reply, WebhookRequest};
 pub use response::Response;
+pub use service::{Service, without_colors};
 pub use suite::Backend;
 pub use wait::{TIMEOUT, eventually, wait_for};

@@ -235,11 +235,11 @@ impl Drop for Cluster {
 /// time of `initdb`. The first test makes that one, and later runs use it again.
 fn copy_data() -> Command {
     static INITIALIZING: Mutex<()> = Mutex::new(());
-    let version = Command::new(program("postgres")).arg("--version").output();
-    let version = String::from_utf8(version.unwrap().stdout).unwrap();
-    let version = version.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let printed = Command::new(program("postgres")).arg("--version").output();
+    let version = String::from_utf8(printed.unwrap().stdout).unwrap();
+    let dir_name = version.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let _only_once = INITIALIZING.lock().unwrap();
-    let initialized = target_dir().join(version);
+    let initialized = target_dir().join(dir_name);
     if !initialized.exists() {
         // Not every user that PostgreSQL runs as may enter the target directory.
         let dir = temporary_dir();

@@ -27,7 +27,7 @@ use crate::eventually;
 
 /// A request that was received.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct WebhookRequest {
     pub target: String,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -37,7 +37,7 @@ pub struct Received {
     pub is_accepted: bool,
 }
 
-impl Received {
+impl WebhookRequest {
     pub fn event(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -76,7 +76,7 @@ pub enum Reply {
     Never,
 }
 
-type Respond = Box<dyn FnMut(&Received) -> Reply + Send>;
+type Respond = Box<dyn FnMut(&WebhookRequest) -> Reply + Send>;
 
 /// It responds with 200 until it is told otherwise.
 pub struct Receiver {
@@ -93,7 +93,7 @@ struct State {
 
 #[derive(Default)]
 struct Log {
-    received: Vec<Received>,
+    received: Vec<WebhookRequest>,
     /// The positions in `received` by target.
     by_target: HashMap<String, Vec<usize>>,
     ids: HashSet<String>,
@@ -126,7 +126,7 @@ impl Receiver {
     }
 
     /// Decides the replies from now on.
-    pub fn respond(&self, respond: impl FnMut(&Received) -> Reply + Send + 'static) {
+    pub fn respond(&self, respond: impl FnMut(&WebhookRequest) -> Reply + Send + 'static) {
         *self.state.respond.lock().unwrap() = Box::new(respond);
     }
 
@@ -135,12 +135,12 @@ impl Receiver {
         self.state.log.lock().unwrap().received.len()
     }
 
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<WebhookRequest> {
         self.state.log.lock().unwrap().received.clone()
     }
 
     /// The requests to one path.
-    pub fn received_at(&self, path: &str) -> Vec<Received> {
+    pub fn received_at(&self, path: &str) -> Vec<WebhookRequest> {
         let log = self.state.log.lock().unwrap();
         let positions = log.by_target.get(path).into_iter().flatten();
         positions.map(|at| log.received[*at].clone()).collect()
@@ -214,7 +214,7 @@ async fn respond(
     let (reply, position) = {
         let mut log = state.log.lock().unwrap();
         let id = head.headers["webhook-id"].to_str().unwrap().into();
-        let received = Received {
+        let received = WebhookRequest {
             target: head.uri.to_string(),
             is_repeated: !log.ids.insert(id),
             is_accepted: false,

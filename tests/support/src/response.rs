@@ -2,9 +2,14 @@
 
 use std::{fmt, io::Read};
 
+use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::HeaderMap;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use serde_json::Value;
+
+use crate::RequestError;
 
 /// A response with its whole body, or the first chunk of a stream.
 #[derive(Clone)]
@@ -15,6 +20,25 @@ pub struct Response {
 }
 
 impl Response {
+    /// Reads the body of a response, or the first chunk of a stream of events.
+    pub(crate) async fn read(response: http::Response<Incoming>) -> Result<Self, RequestError> {
+        let (head, mut body) = response.into_parts();
+        let media_type = head.headers.get("content-type");
+        let body = if media_type.is_some_and(|media_type| media_type == "text/event-stream") {
+            match body.frame().await.transpose().map_err(RequestError::Lost)? {
+                Some(frame) => frame.into_data().unwrap(),
+                None => Bytes::new(),
+            }
+        } else {
+            body.collect().await.map_err(RequestError::Lost)?.to_bytes()
+        };
+        Ok(Self {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: body.into(),
+        })
+    }
+
     pub fn is_success(&self) -> bool {
         self.status / 100 == 2
     }
@@ -62,6 +86,15 @@ impl Response {
     pub fn next(&self) -> Option<String> {
         let link = self.header("link")?.strip_prefix('<')?;
         link.strip_suffix(">; rel=\"next\"").map(String::from)
+    }
+
+    /// The value of a time series in a scrape of the metrics, if it is exported. The name
+    /// includes the labels.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let text = self.text();
+        let mut values = text.lines().filter_map(|line| line.rsplit_once(' '));
+        let (_, value) = values.find(|(found, _)| *found == name)?;
+        Some(value.parse().unwrap())
     }
 
     #[track_caller]

@@ -80,20 +80,24 @@ macro_rules! cases {
 }
 
 /// A test that runs after all cases, in the same process, and only if none was filtered out.
-pub struct Closing {
+pub struct FinalTest {
     pub name: &'static str,
     pub run: fn(),
 }
 
 /// The `main` function of a suite.
-pub fn main(files: &[&'static [Case]], closing: Option<Closing>) -> ExitCode {
+pub fn main(files: &[&'static [Case]], final_test: Option<FinalTest>) -> ExitCode {
     let arguments = Arguments::from_args();
-    let conclusion = run(&arguments, files, closing);
+    let conclusion = run(&arguments, files, final_test);
     postgres::delete_shared();
     conclusion.exit_code()
 }
 
-fn run(arguments: &Arguments, files: &[&'static [Case]], closing: Option<Closing>) -> Conclusion {
+fn run(
+    arguments: &Arguments,
+    files: &[&'static [Case]],
+    final_test: Option<FinalTest>,
+) -> Conclusion {
     let mut trials = Vec::new();
     for backend in Backend::ALL {
         let cases = files.iter().copied().flatten();
@@ -101,19 +105,20 @@ fn run(arguments: &Arguments, files: &[&'static [Case]], closing: Option<Closing
         trials.extend(cases.map(|case| case.trial(*backend, arguments.list)));
     }
     let conclusion = libtest_mimic::run(arguments, trials);
-    let Some(closing) = closing.filter(|_| !arguments.list && !conclusion.has_failed()) else {
+    let Some(final_test) = final_test.filter(|_| !arguments.list && !conclusion.has_failed())
+    else {
         return conclusion;
     };
     // A run of some cases cannot tell.
     if conclusion.num_filtered_out > 0 {
-        crate::note_skipped(closing.name, "this run is filtered");
+        crate::note_skipped(final_test.name, "this run is filtered");
         return conclusion;
     }
-    let closing = Trial::test(closing.name, move || {
-        (closing.run)();
+    let final_test = Trial::test(final_test.name, move || {
+        (final_test.run)();
         Ok(())
     });
-    libtest_mimic::run(arguments, vec![closing])
+    libtest_mimic::run(arguments, vec![final_test])
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -1,8 +1,9 @@
 use std::{
     future::pending,
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr},
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,8 +14,8 @@ use rustls::{
     pki_types::{CertificateDer, PrivatePkcs8KeyDer},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
     time::sleep,
 };
 use tokio_rustls::TlsAcceptor;

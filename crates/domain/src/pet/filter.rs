@@ -8,11 +8,11 @@ use super::{Microchip, Pet, PetId, PetStatus};
 use crate::{
     case_fold::fold,
     invalid::{Invalid, quoted},
+    members::Choice,
     page::{
         Filter, ListKind, ListQuery, MAX_NAME_CHARS, Page, Parameters, Position, Sort,
         parse_decimal, set_once,
     },
-    members::Choice,
     text::check,
 };
 

@@ -91,7 +91,11 @@ fn read<T>(
             break;
         }
     }
-    if errors.is_empty() { Ok(pairs) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(pairs)
+    } else {
+        Err(errors)
+    }
 }
 
 /// Returns the errors of a value as errors of the whole, with its key.
@@ -111,7 +115,9 @@ impl Member for Metadata {
     }
 
     fn change_from_json(value: Value) -> Result<Self::Change, Errors> {
-        read(value, |value| Patch::read(Some(value), <Content as Member>::from_json))
+        read(value, |value| {
+            Patch::read(Some(value), <Content as Member>::from_json)
+        })
     }
 
     fn changed(before: Option<&Self>, change: &Self::Change) -> Result<Self, Errors> {

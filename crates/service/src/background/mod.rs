@@ -75,7 +75,7 @@ pub(crate) fn start(
 /// aborts them.
 pub(crate) struct Supervisor {
     tasks: JoinSet<()>,
-    imports: Arc<ImportServer<Store>>,
+    imports: Arc<ImportServer>,
 }
 
 impl Supervisor {

@@ -110,7 +110,7 @@ pub async fn note_open_store(store: Arc<Store>) {
 }
 
 /// Accepts animals from `petstore import` and `petstore seed`.
-pub async fn accept_imports(imports: Arc<ImportServer<Store>>) {
+pub async fn accept_imports(imports: Arc<ImportServer>) {
     imports.run().await;
 }
 

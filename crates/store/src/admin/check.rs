@@ -20,8 +20,8 @@ use domain::{
     case_fold::fold,
     category::Category,
     event::{Event, EventId},
-    order::{Order, OrderStatus},
     members::Choice,
+    order::{Order, OrderStatus},
     pet::{Pet, PetStatus, search_name},
     webhook::{secret::WebhookSecret, url::WebhookUrl},
 };

@@ -1,6 +1,9 @@
 //! Inspects a store for an operator, without changing anything.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -11,7 +14,6 @@ use super::{
     reader::{ReadError, Reader},
 };
 use domain::api_key::ApiKey;
-use import_socket::SocketState;
 
 /// The size up to which the pages of a file are checked. For a larger file that takes long.
 const MAX_CHECKED_BYTES: u64 = 1 << 30;
@@ -29,12 +31,13 @@ pub struct Inspection {
 #[derive(Debug)]
 pub enum Server {
     Sqlite {
+        /// The canonical path.
+        path: PathBuf,
         /// `None` if the file is too large to be checked.
         is_damaged: Option<bool>,
         wal_bytes: u64,
         /// True if another process has the file open.
         is_open: bool,
-        import_socket: SocketState,
     },
     Postgres {
         now: Timestamp,
@@ -55,7 +58,6 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
             let path = sqlite::canonical_path(path)?;
             // Checked before this process opens the file.
             let is_open = sqlite::is_open(&path);
-            let import_socket = SocketState::find(&path, is_open).await;
             let size = |path: &Path| fs::symlink_metadata(path).map_or(0, |file| file.len());
             let wal_bytes = size(&sqlite::wal_path(&path));
             let db = sqlite::open_current(&path)?;
@@ -65,10 +67,10 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
                 None
             };
             let server = Server::Sqlite {
+                path,
                 is_damaged,
                 wal_bytes,
                 is_open,
-                import_socket,
             };
             (Reader::File(db), server)
         }

@@ -18,8 +18,9 @@ pub use check::check;
 pub use copy::copy;
 pub use explain::explain_statements;
 pub use export::{category_names, export_orders, export_pets};
-pub use import::{ImportError, Importer, finished_import};
+pub use import::{FileImport, FileImportError, find_import};
 pub use inspect::{Inspection, Server, inspect, list_keys};
+pub use reader::ReadError;
 pub use restore::{RestoreSummary, restore};
 
 pub(super) const STATEMENTS: [&[&Sql]; 2] = [export::ALL, inspect::ALL];

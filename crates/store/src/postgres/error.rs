@@ -63,6 +63,8 @@ fn reason(error: &tokio_postgres::Error) -> String {
             "the server wants a password; name a file that has it with --database-password-file"
                 .into()
         }
+        // The driver does not tell the kind of such an error, and its source has no common type: a
+        // text if the server offers no TLS, an I/O error otherwise.
         _ if error.to_string().contains("TLS handshake") => {
             let cause = source.map_or(String::new(), |source| format!(" ({source})"));
             format!("TLS failed{cause}; correct sslmode or sslrootcert in the URL, or the server")

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Read};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use super::requests::{Fuzzed, Protocol};
+use super::requests::{HostileInput, Protocol};
 
 /// Every status that a request may get while the service is well.
 const DESIGNED: &[u16] = &[
@@ -14,10 +14,10 @@ const DESIGNED: &[u16] = &[
 ];
 
 /// Returns the statuses of the responses, where they are not compressed.
-pub fn check(fuzzed: &Fuzzed, received: &[u8]) -> Result<Vec<u16>, String> {
-    match fuzzed.protocol {
+pub fn check(input: &HostileInput, received: &[u8]) -> Result<Vec<u16>, String> {
+    match input.protocol {
         Protocol::Http1 => {
-            let may_be_head = fuzzed.bytes.windows(4).any(|part| part == b"HEAD");
+            let may_be_head = input.bytes.windows(4).any(|part| part == b"HEAD");
             check_http1(received, may_be_head)
         }
         Protocol::Http2 => check_http2(received),

@@ -2,9 +2,12 @@
 //! documents and HTTP/2 frames.
 
 use rand::{RngExt, rngs::StdRng};
+use support::http2::{
+    self, DATA, EMPTY_SETTINGS, END_HEADERS, END_STREAM, HEADERS as HEAD, PREFACE, literal_header,
+};
 
 /// Bytes for one connection.
-pub struct Fuzzed {
+pub struct HostileInput {
     pub bytes: Vec<u8>,
     pub protocol: Protocol,
     /// The number of requests it was made from.
@@ -17,7 +20,7 @@ pub enum Protocol {
     Http2,
 }
 
-pub fn generate(random: &mut StdRng, key: &str) -> Fuzzed {
+pub fn generate(random: &mut StdRng, key: &str) -> HostileInput {
     if random.random_ratio(1, 5) {
         return http2(random, key);
     }
@@ -29,7 +32,7 @@ pub fn generate(random: &mut StdRng, key: &str) -> Fuzzed {
     if random.random_ratio(1, 3) {
         mutate(random, &mut bytes);
     }
-    Fuzzed {
+    HostileInput {
         bytes,
         protocol: Protocol::Http1,
         requests,
@@ -206,9 +209,10 @@ fn pick<T: Copy>(random: &mut StdRng, from: &[T]) -> T {
 
 /// A method and a target, mostly of an operation.
 fn operation(random: &mut StdRng) -> (&'static str, Vec<u8>) {
-    let (method, target) = match random.random_ratio(3, 4) {
-        true => pick(random, OPERATIONS),
-        false => (pick(random, METHODS), pick(random, TARGETS)),
+    let (method, target) = if random.random_ratio(3, 4) {
+        pick(random, OPERATIONS)
+    } else {
+        (pick(random, METHODS), pick(random, TARGETS))
     };
     let number = random.random_range(1..20).to_string();
     let mut target = target.replace('N', &number).into_bytes();
@@ -224,13 +228,15 @@ fn operation(random: &mut StdRng) -> (&'static str, Vec<u8>) {
 fn headers(random: &mut StdRng) -> Vec<(&'static str, Vec<u8>)> {
     let count = random.random_range(0..3);
     let header = |_| {
-        let (name, value) = match random.random_ratio(1, 12) {
-            true => pick(random, FRAMING),
-            false => pick(random, HEADERS),
+        let (name, value) = if random.random_ratio(1, 12) {
+            pick(random, FRAMING)
+        } else {
+            pick(random, HEADERS)
         };
-        match random.random_ratio(2, 3) {
-            true => (name, value.into()),
-            false => (name, line(random)),
+        if random.random_ratio(2, 3) {
+            (name, value.into())
+        } else {
+            (name, line(random))
         }
     };
     (0..count).map(header).collect()
@@ -280,10 +286,7 @@ fn http1(random: &mut StdRng, key: &str) -> Vec<u8> {
         request.extend([name.as_bytes(), b": ", &value, b"\r\n"].concat());
     }
     let has_body = matches!(method, "POST" | "PATCH" | "PUT") || random.random_ratio(1, 20);
-    let body = match has_body {
-        true => body(random),
-        false => Vec::new(),
-    };
+    let body = if has_body { body(random) } else { Vec::new() };
     if !has_body {
         request.extend(b"\r\n");
     } else if random.random_ratio(1, 4) {
@@ -437,19 +440,15 @@ fn mutate(random: &mut StdRng, bytes: &mut Vec<u8>) {
     }
 }
 
-fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    bytes.extend(frame(4, 0, 0, &[]));
+fn http2(random: &mut StdRng, key: &str) -> HostileInput {
+    let mut bytes = [PREFACE, EMPTY_SETTINGS].concat();
     let requests = random.random_range(1..=4);
     for number in 0..requests {
         let stream = 2 * number as u32 + 1;
         let mut head = Vec::new();
         let field = |head: &mut Vec<u8>, name: &[u8], value: &[u8]| {
-            let (name, value) = (&name[..name.len().min(126)], &value[..value.len().min(126)]);
-            head.extend([0, name.len() as u8]);
-            head.extend(name);
-            head.push(value.len() as u8);
-            head.extend(value);
+            let cut = |bytes: &[u8]| bytes[..bytes.len().min(126)].to_vec();
+            head.extend(literal_header(cut(name), cut(value)));
         };
         let (method, target) = operation(random);
         field(&mut head, b":method", method.as_bytes());
@@ -473,12 +472,13 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
         }
         let body = body(random);
         let has_body = random.random_ratio(1, 2);
-        bytes.extend(frame(1, if has_body { 4 } else { 5 }, stream, &head));
+        let end = if has_body { 0 } else { END_STREAM };
+        bytes.extend(frame(HEAD, END_HEADERS | end, stream, &head));
         if has_body {
             for part in body.chunks(random.random_range(1..5000)) {
-                bytes.extend(frame(0, 0, stream, part));
+                bytes.extend(frame(DATA, 0, stream, part));
             }
-            bytes.extend(frame(0, 1, stream, &[]));
+            bytes.extend(frame(DATA, END_STREAM, stream, &[]));
         }
         if random.random_ratio(1, 4) {
             // Any other frame, mostly malformed.
@@ -497,7 +497,7 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
         mutate(random, &mut frames);
         bytes.extend(frames);
     }
-    Fuzzed {
+    HostileInput {
         bytes,
         protocol: Protocol::Http2,
         requests,
@@ -505,8 +505,6 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
 }
 
 /// An HTTP/2 frame. Its payload is cut at the size that every peer accepts.
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let payload = &payload[..payload.len().min(16_384)];
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    http2::frame(kind, flags, stream, &payload[..payload.len().min(16_384)])
 }
