@@ -11,7 +11,10 @@ use super::{
     pet_record::ResolvedPet,
     status,
 };
-use domain::{category::Category, import::MAX_CHUNK_SIZE};
+use domain::{
+    category::Category,
+    import::{ChunkRejection, FULL_CHUNK_BYTES, MAX_CHUNK_SIZE},
+};
 
 /// The time to wait before a wait is reported.
 const QUIET_TIME: Duration = Duration::from_secs(3);
@@ -79,10 +82,13 @@ pub async fn add(
     while following.is_some() {
         let mut pets = Vec::new();
         let mut done = 0;
+        let mut size = 0;
         while pets.len() < MAX_CHUNK_SIZE
+            && size < FULL_CHUNK_BYTES
             && let Some((number, (pet, category))) = following.take()
         {
             done = number;
+            size += serde_json::to_string(&pet).map_or(0, |json| json.len());
             pets.push(pet);
             categories.extend(category);
             following = next().map_err(failed)?;
@@ -119,7 +125,7 @@ pub async fn add(
             Some(false) => 0,
             None => count,
         };
-        let is_outdated = matches!(error, Some(ImportError::Outdated));
+        let is_outdated = matches!(error, Some(ImportError::Rejected(ChunkRejection::Outdated)));
         let reason = error.map_or(INTERRUPTED.into(), |error| error.to_string());
         return Err(interruption(reason, perhaps, is_outdated));
     }

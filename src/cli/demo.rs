@@ -8,16 +8,22 @@ use clap::{
     ArgMatches, Args, Command, CommandFactory, FromArgMatches, error::ErrorKind,
     parser::ValueSource,
 };
+use rand::{SeedableRng, rngs::SmallRng};
 use tempfile::{Builder, TempDir};
 
-use super::{CommandLine, PasswordFile, ServedDatabase, keys};
+use super::{
+    CommandLine, PasswordFile, ServedDatabase, keys,
+    sample::{Microchips, add_details},
+};
 use domain::{
     api_key::{ApiKeySecret, NewApiKey},
     category::{CategoryId, CategoryName, ExpectedCategory},
     clock::Clock,
     idempotency::Idempotent,
-    order::Transition,
+    order::{PlaceOrderRequest, Transition},
+    party::Buyer,
     pet::{NewPet, PetId, PetName, PetStatus},
+    text::Text,
 };
 use store::{DatabaseUrl, Store};
 
@@ -199,6 +205,9 @@ pub async fn fill(store: &Store) -> Result<ApiKeySecret, Box<dyn Error>> {
     let (_, secret) = create("demo").await?;
     let (counter, _) = create("counter").await?;
     let (web_shop, _) = create("web shop").await?;
+    let mut random = SmallRng::seed_from_u64(5);
+    let mut microchips = Microchips::new(&mut random);
+    let mut sales = 0;
     for (number, (category, animals)) in (1..).zip(SHOP) {
         let name = CategoryName::parse(category)?;
         let id = CategoryId::from_store(number);
@@ -207,12 +216,13 @@ pub async fn fill(store: &Store) -> Result<ApiKeySecret, Box<dyn Error>> {
             .await?;
         let mut pets = Vec::new();
         for (name, story) in animals {
-            let new = NewPet {
+            let mut new = NewPet {
                 status: (!matches!(story, Arrived)).then_some(PetStatus::Available),
                 ..NewPet::new(PetName::parse(name)?, number)
             };
-            let pet = executed(store.pet_create(counter.id, new, None).await?)?;
-            pets.push((pet.id, story));
+            add_details(&mut new, category, &mut random, &mut microchips);
+            let created = executed(store.pet_create(counter.id, new, None).await?)?;
+            pets.push((created.map_err(|_| REJECTED)?.id, story));
         }
         for (n, (pet, story)) in pets.into_iter().enumerate() {
             let key = if n % 2 == 0 { counter.id } else { web_shop.id };
@@ -226,21 +236,61 @@ pub async fn fill(store: &Store) -> Result<ApiKeySecret, Box<dyn Error>> {
                 Resold => &[&[Complete, Return], &[Complete]],
             };
             for transitions in orders {
-                order(store, key, pet, transitions).await?;
+                sales += 1;
+                order(store, key, sale(pet, sales)?, transitions).await?;
             }
         }
     }
     Ok(secret)
 }
 
+/// The customers of the shop: name, address and contact.
+const CUSTOMERS: [(&str, &str, &str); 5] = [
+    (
+        "Ada Moreno",
+        "4 Orchard Street, Frederick, MD",
+        "ada@example.com",
+    ),
+    ("Jonas Weber", "19 Canal Road, Ithaca, NY", "+1 555 0134"),
+    (
+        "Priya Nair",
+        "230 Elm Avenue, Toledo, OH",
+        "priya@example.com",
+    ),
+    (
+        "Sam Okafor",
+        "7 Station Place, Salisbury, MD",
+        "+1 555 0178",
+    ),
+    (
+        "Lucía Ortega",
+        "61 Hill Street, Albany, NY",
+        "lucia@example.com",
+    ),
+];
+
+/// Returns the order of a customer.
+fn sale(pet: PetId, number: usize) -> Result<PlaceOrderRequest, String> {
+    let (name, address, contact) = CUSTOMERS[number % CUSTOMERS.len()];
+    Ok(PlaceOrderRequest {
+        buyer: Some(Buyer {
+            name: Text::parse(name)?,
+            address: Some(Text::parse(address)?),
+            contact: Some(Text::parse(contact)?),
+        }),
+        reference: Some(Text::parse(&format!("R-{}", 1000 + number))?),
+        ..PlaceOrderRequest::new(pet)
+    })
+}
+
 /// Places an order and takes it through its transitions.
 async fn order(
     store: &Store,
     key: i64,
-    pet: PetId,
+    request: PlaceOrderRequest,
     transitions: &[Transition],
 ) -> Result<(), Box<dyn Error>> {
-    let placed = executed(store.order_place(key, pet, None, None).await?)?;
+    let placed = executed(store.order_place(key, request, None, None).await?)?;
     let order = placed.map_err(|_| REJECTED)?;
     for transition in transitions {
         let done = store.order_transition(key, order.id, *transition, None);

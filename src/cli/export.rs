@@ -1,6 +1,7 @@
 //! `petstore export`: writes all animals or orders to a file.
 
 use std::{
+    cell::RefCell,
     error::Error,
     io,
     path::{Path, PathBuf},
@@ -12,15 +13,11 @@ use indicatif::ProgressBar;
 use super::{
     CommandResult, Database, Interrupt, block_on, counted, escape_path,
     pet_file::Format,
-    record_writer::{ORDER_COLUMNS, PetRow, RecordWriter, order_cells},
+    record_writer::{PetRow, RecordWriter, order_cells, order_columns},
     status, stdout,
 };
-use domain::{
-    category::{CategoryName, CategoryNames},
-    order::Order,
-    pet::Pet,
-};
-use store::{explain, export_orders, export_pets};
+use domain::{category::CategoryName, order::Order, pet::Pet};
+use store::{ExportContext, explain, export_orders, export_pets};
 use system::atomic_file::AtomicFile;
 
 #[derive(Args)]
@@ -95,39 +92,48 @@ impl Export {
         file: impl io::Write,
         bar: &ProgressBar,
     ) -> Result<Option<u64>, Box<dyn Error>> {
-        let columns = if self.orders {
-            ORDER_COLUMNS.to_vec()
-        } else {
-            PetRow::columns(self.category_names)
-        };
-        let mut writer = RecordWriter::new(format, &columns, file)?;
+        let mut writer = RecordWriter::new(format, file);
         let mut pipe_closed = false;
         let mut not_written = |cause: io::Error| {
             pipe_closed = cause.kind() == io::ErrorKind::BrokenPipe;
             format!("cannot write the {}: {cause}", self.nouns())
         };
-        let mut written = |written: io::Result<()>| {
-            bar.inc(1);
-            written.map_err(&mut not_written)
-        };
-        let start = |total| bar.set_length(total);
         let exported = block_on(async {
             let database = self.database.url()?;
+            // Both callbacks write.
+            let writer = RefCell::new(&mut writer);
+            let not_written = RefCell::new(&mut not_written);
+            let written =
+                |written: io::Result<()>| written.map_err(|cause| not_written.borrow_mut()(cause));
             let exported = if self.orders {
-                let take = |order: Order, _: &CategoryNames| {
-                    written(writer.write(&order, || order_cells(&order)))
+                let start = |context: &ExportContext| {
+                    bar.set_length(context.total);
+                    written(writer.borrow_mut().write_header(&order_columns()))
+                };
+                let take = |order: Order, _: &ExportContext| {
+                    bar.inc(1);
+                    written(writer.borrow_mut().write(&order, || order_cells(&order)))
                 };
                 export_orders(&database, start, take).await
             } else {
-                let take = |pet: Pet, names: &CategoryNames| {
-                    let name = names.name(pet.category_id).filter(|_| self.category_names);
+                let start = |context: &ExportContext| {
+                    bar.set_length(context.total);
+                    let columns = PetRow::columns(self.category_names, &context.metadata_keys);
+                    written(writer.borrow_mut().write_header(&columns))
+                };
+                let take = |pet: Pet, context: &ExportContext| {
+                    bar.inc(1);
+                    let name = context.category_names.name(pet.category_id);
+                    let name = name.filter(|_| self.category_names);
                     let row = PetRow {
                         pet: &pet,
                         category: name.map(CategoryName::as_str),
                     };
-                    written(writer.write(&row, || row.cells(self.category_names)))
+                    let cells = || row.cells(self.category_names, &context.metadata_keys);
+                    written(writer.borrow_mut().write(&row, cells))
                 };
-                export_pets(&database, start, take).await
+                // The columns of a table must be known in advance.
+                export_pets(&database, format == Format::Csv, start, take).await
             };
             Ok::<_, Box<dyn Error>>(exported?)
         });

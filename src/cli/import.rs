@@ -1,6 +1,7 @@
 //! `petstore import`: adds the animals of a file.
 
 use std::{
+    collections::HashMap,
     env,
     error::Error,
     fs::File,
@@ -23,7 +24,7 @@ use super::{
     status,
 };
 use domain::{category::CategoryNames, import::ImportId};
-use store::{DatabaseUrl, category_names, explain, find_import};
+use store::{DatabaseUrl, category_names, explain, find_import, find_microchips};
 
 /// The maximum number of invalid lines that are reported one by one. Further ones are only
 /// counted.
@@ -75,9 +76,9 @@ impl Import {
         let name = source.name.clone();
         let id = source.id()?;
         // This precedes the check of the file: the names of categories may have changed since.
-        if !self.restart
-            && !self.dry_run
-            && let Some(import) = find_import(&database, id).await?
+        let earlier = find_import(&database, id).await?.filter(|_| !self.restart);
+        if !self.dry_run
+            && let Some(import) = &earlier
             && let Some(at) = import.finished_at
         {
             status!(
@@ -88,11 +89,13 @@ impl Import {
             return Ok(());
         }
         let names = category_names(&database).await?;
+        let done = earlier.map_or(0, |import| import.records as u64);
         let FileSummary {
             valid,
             invalid,
             new_names,
-        } = source.check(&names, &interrupt)?;
+            taken,
+        } = source.check(&names, done, &database, &interrupt).await?;
         let animals = counted(valid, "animal");
         let content = match new_names {
             0 => animals.clone(),
@@ -134,7 +137,7 @@ impl Import {
             let interrupted = || interrupt.error("interrupted; nothing was imported".into());
             restarted.ok_or_else(interrupted)??;
         }
-        let mut records = source.records(&names, &ProgressBar::hidden())?;
+        let mut records = source.records(&names, taken, &ProgressBar::hidden())?;
         let mut number = importer.done;
         let done = records.by_ref().take(number as usize);
         let earlier = done.filter(|(_, record)| record.is_ok()).count() as u64;
@@ -204,7 +207,12 @@ struct FileSummary {
     invalid: u64,
     /// The number of categories that get a name.
     new_names: u64,
+    /// The lines whose microchip another animal has.
+    taken: TakenMicrochips,
 }
+
+/// The reason why the microchip of an animal is taken, by the number of its line.
+type TakenMicrochips = HashMap<u64, String>;
 
 impl Source {
     /// Opens a file. Input that cannot be read twice, such as a pipe, is copied to a temporary
@@ -245,6 +253,7 @@ impl Source {
     fn records(
         &self,
         names: &CategoryNames,
+        taken: TakenMicrochips,
         bar: &ProgressBar,
     ) -> Result<impl Iterator<Item = (u64, Result<ResolvedPet, RecordError>)> + use<>, String> {
         let file = BufReader::with_capacity(1 << 16, bar.wrap_read(self.rewind()?));
@@ -253,37 +262,64 @@ impl Source {
         let mut names = names.clone();
         let mut resolve =
             move |pet: PetRecord| pet.resolve(&mut names).map_err(RecordError::Invalid);
-        Ok(records.map(move |(line, record)| (line, record.and_then(&mut resolve))))
+        Ok(records.map(move |(line, record)| match taken.get(&line) {
+            Some(reason) => (line, Err(RecordError::Invalid(reason.clone()))),
+            None => (line, record.and_then(&mut resolve)),
+        }))
     }
 
-    /// Reads the whole file, and reports its invalid lines.
-    fn check(
+    /// Reads the whole file, and reports its invalid lines. The first `done` records are in the
+    /// store already.
+    async fn check(
         &self,
         names: &CategoryNames,
+        done: u64,
+        database: &DatabaseUrl,
         interrupt: &Interrupt,
     ) -> Result<FileSummary, Box<dyn Error>> {
         let bar = interrupt.progress_bar("bytes checked");
         bar.set_length(self.file.metadata()?.len());
-        let name = &self.name;
         let mut summary = FileSummary::default();
-        for (line, record) in self.records(names, &bar)? {
+        let mut report = |bar: &ProgressBar, line, reason: &str| {
+            summary.invalid += 1;
+            if summary.invalid <= MAX_REPORTED {
+                bar.suspend(|| status!("{}, line {line}: {reason}", self.name));
+            }
+        };
+        // The first line with each microchip that no other animal may have.
+        let mut microchips = HashMap::new();
+        let no_line = TakenMicrochips::new();
+        for (number, (line, record)) in (0..).zip(self.records(names, no_line, &bar)?) {
             match record {
-                Ok((_, category)) => {
+                Ok((pet, category)) => {
                     summary.valid += 1;
                     summary.new_names += u64::from(category.is_some());
-                }
-                Err(RecordError::Invalid(reason)) => {
-                    summary.invalid += 1;
-                    if summary.invalid <= MAX_REPORTED {
-                        bar.suspend(|| status!("{name}, line {line}: {reason}"));
+                    let is_new = number >= done;
+                    if let Some(microchip) = pet.claimed_microchip().filter(|_| is_new)
+                        && let Some(first) = microchips.insert(microchip.clone(), line)
+                    {
+                        let reason = format!("microchip: line {first} has the same number");
+                        report(&bar, line, &reason);
+                        summary.taken.insert(line, reason);
+                        microchips.insert(microchip.clone(), first);
                     }
                 }
+                Err(RecordError::Invalid(reason)) => report(&bar, line, &reason),
                 Err(RecordError::Fatal(reason)) => {
+                    let name = &self.name;
                     let reason = format!("{name}, line {line}: {reason}; nothing was imported");
                     return Err(reason.into());
                 }
             }
         }
+        let asked: Vec<_> = microchips.keys().cloned().collect();
+        for (microchip, holder) in find_microchips(database, &asked).await? {
+            let line = microchips[&microchip];
+            let reason = format!("microchip: animal {} has this number", holder.get());
+            report(&bar, line, &reason);
+            summary.taken.insert(line, reason);
+        }
+        summary.valid -= summary.taken.len() as u64;
         bar.finish_and_clear();
         if summary.invalid > MAX_REPORTED {
             status!("… and {} more", summary.invalid - MAX_REPORTED);

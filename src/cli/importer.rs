@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use domain::{
     category::Category,
-    import::{Import, ImportChunk, ImportId},
+    import::{ChunkRejection, Import, ImportChunk, ImportId},
     pet::NewPet,
 };
 use import_socket::{ImportConnection, ServiceError};
@@ -46,11 +46,8 @@ pub enum ImportError {
     Store(#[from] store::Error),
     #[error(transparent)]
     Service(#[from] ServiceError),
-    #[error(
-        "another command is importing the same file, so this one has stopped; no animal is imported \
-         twice; if no other command is running, run this one again"
-    )]
-    Outdated,
+    #[error(transparent)]
+    Rejected(#[from] ChunkRejection),
 }
 
 impl ImportError {
@@ -165,7 +162,7 @@ impl Importer {
             Target::Service(service) => service.write(&chunk).await?,
             Target::Server(store) => store.pet_import(chunk).await?,
         };
-        let last_event = written.ok_or(ImportError::Outdated)?;
+        let last_event = written?;
         self.done = done;
         let others_write = (self.last_event).is_some_and(|expected| last_event > expected);
         self.last_event = Some(last_event + events);

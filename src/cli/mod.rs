@@ -28,6 +28,7 @@ mod pet_record;
 mod record_splitter;
 mod record_writer;
 mod restore;
+mod sample;
 mod seed;
 mod serve;
 mod statements;

@@ -1,6 +1,7 @@
 //! CSV files of animals, as spreadsheets write them.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     io::{BufRead, Cursor, Read},
     iter,
@@ -13,11 +14,7 @@ use super::{
     pet_record::{CategoryReference, NOT_UTF8, PetRecord, RecordError, Records},
     record_splitter::{RecordSplitter, read_line},
 };
-use domain::{
-    invalid::{Invalid, quoted},
-    members::{Member, Members},
-    pet::Pet,
-};
+use domain::{invalid::quoted, members::Cells, pet::Pet};
 
 /// Reads a file lazily. Yields each record with the number of its first line.
 pub fn read_csv(mut file: impl BufRead + 'static) -> Result<Records, String> {
@@ -115,7 +112,7 @@ fn guess_delimiter(header: &[u8]) -> u8 {
 struct Columns {
     count: usize,
     /// The positions of the members of an animal, and of the name of its category.
-    positions: BTreeMap<&'static str, usize>,
+    positions: BTreeMap<String, usize>,
 }
 
 impl Columns {
@@ -123,12 +120,11 @@ impl Columns {
         let found = headers.iter().map(quoted).collect::<Vec<_>>().join(", ");
         let mut positions = BTreeMap::new();
         for (position, header) in headers.iter().enumerate() {
-            let plain: String = header.chars().filter(char::is_ascii_alphanumeric).collect();
-            let mut names = Pet::MEMBERS.iter().copied().chain(["category"]);
-            if let Some(name) = names.find(|name| plain.eq_ignore_ascii_case(name))
-                && positions.insert(name, position).is_some()
-            {
-                return Err(format!("more than one {name} column, found {found}"));
+            if let Some(name) = column_name(header) {
+                let duplicate = format!("more than one {name} column, found {found}");
+                if positions.insert(name, position).is_some() {
+                    return Err(duplicate);
+                }
             }
         }
         let has = |name| positions.contains_key(name);
@@ -181,21 +177,41 @@ impl<'a> Row<'a> {
     }
 }
 
-impl Members for Row<'_> {
-    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid> {
-        match self.cell(name) {
-            Some(cell) if !cell.trim().is_empty() => self.required(name).map(Some),
-            _ => Ok(None),
-        }
+impl Cells for Row<'_> {
+    fn get(&self, column: &str, is_free_text: bool) -> Option<Cow<'_, str>> {
+        let cell = self.cell(column).filter(|cell| !cell.trim().is_empty())?;
+        Some(if is_free_text {
+            formula::unescape(cell).into()
+        } else {
+            cell.into()
+        })
     }
 
-    fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
-        let cell = self.cell(name).unwrap_or_default();
-        let value = if T::IS_FREE_TEXT {
-            T::from_cell(&formula::unescape(cell))
-        } else {
-            T::from_cell(cell)
-        };
-        value.map_err(|reason| Invalid::new(name, reason))
+    fn with_prefix(&self, prefix: &str) -> Vec<(&str, Cow<'_, str>)> {
+        let columns = self.columns.positions.keys();
+        let columns = columns.filter_map(|column| {
+            let key = column.strip_prefix(prefix)?;
+            Some((key, self.get(column, true)?))
+        });
+        columns.collect()
     }
+}
+
+/// Returns the name of the column that a header stands for, if it is one of an animal. Case,
+/// blanks and punctuation do not matter, but clients choose the keys of metadata.
+fn column_name(header: &str) -> Option<String> {
+    const METADATA: &str = "metadata.";
+    let header = header.trim();
+    if let Some((prefix, key)) = header.split_at_checked(METADATA.len())
+        && prefix.eq_ignore_ascii_case(METADATA)
+    {
+        return Some(format!("{METADATA}{key}"));
+    }
+    let plain = |text: &str| -> String {
+        let text = text.chars().filter(char::is_ascii_alphanumeric);
+        text.map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let mut names = Pet::columns(&[]).into_iter().chain(["category".into()]);
+    let found = names.find(|name| plain(name) == plain(header));
+    found.map(Cow::into_owned)
 }

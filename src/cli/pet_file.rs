@@ -156,7 +156,7 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
             None => {
                 let got = category.describe();
                 let reason = format!("must be a string, the name of a category, got {got}");
-                Err(Invalid::new("category", reason))
+                Err(vec![Invalid::new("category", reason)])
             }
         },
         (_, name) => {

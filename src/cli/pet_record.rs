@@ -1,9 +1,11 @@
 //! Animals as read from a file: their categories may be given by name.
 
+use std::borrow::Cow;
+
 use domain::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
     invalid::{Invalid, join_messages, quoted},
-    members::{Member, Members},
+    members::{CellMember, Cells, Errors, Members, Scalar},
     pet::NewPet,
 };
 
@@ -42,14 +44,14 @@ impl PetRecord {
     /// Creates a record. Returns a message if it is invalid.
     pub fn new(
         members: &impl Members,
-        category: Result<CategoryReference, Invalid>,
+        category: Result<CategoryReference, Errors>,
     ) -> Result<Self, String> {
         let members = UnknownCategory {
             members,
             category: &category,
         };
         let pet = NewPet::from_members(&members).map_err(|invalid| join_messages(&invalid))?;
-        let category = category.map_err(|invalid| invalid.to_string())?;
+        let category = category.map_err(|errors| join_messages(&errors))?;
         Ok(Self { pet, category })
     }
 
@@ -65,37 +67,46 @@ impl PetRecord {
 /// The members of an animal whose category may be given by its name.
 struct UnknownCategory<'a, M> {
     members: &'a M,
-    category: &'a Result<CategoryReference, Invalid>,
+    category: &'a Result<CategoryReference, Errors>,
 }
 
 impl<M: Members> Members for UnknownCategory<'_, M> {
-    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid> {
-        self.members.optional(name)
+    fn optional<T: CellMember>(&self, name: &'static str) -> Result<Option<T>, Errors> {
+        match (name, self.category) {
+            ("categoryId", Err(errors)) => Err(errors.clone()),
+            // A placeholder until the category is found by its name.
+            ("categoryId", Ok(_)) => T::from_cells(&Placeholder, name),
+            _ => self.members.optional(name),
+        }
+    }
+}
+
+/// A record in which every cell is 0.
+struct Placeholder;
+
+impl Cells for Placeholder {
+    fn get(&self, _: &str, _: bool) -> Option<Cow<'_, str>> {
+        Some("0".into())
     }
 
-    fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
-        match (name, self.category) {
-            ("categoryId", Err(invalid)) => Err(invalid.clone()),
-            // A placeholder until the category is found by its name.
-            ("categoryId", Ok(_)) => T::from_cell("0").map_err(|reason| Invalid::new(name, reason)),
-            _ => self.members.required(name),
-        }
+    fn with_prefix(&self, _: &str) -> Vec<(&str, Cow<'_, str>)> {
+        Vec::new()
     }
 }
 
 impl CategoryReference {
     /// Parses cells or members with a number and a name.
-    pub fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Invalid> {
+    pub fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Errors> {
         let is_filled = |text: &&str| !text.trim().is_empty();
         let name = name.filter(is_filled).map(String::from);
         match number.filter(is_filled) {
             Some(number) => match i64::from_cell(number) {
                 Ok(id) => Ok(Self::new(id, name)),
-                Err(reason) => Err(Invalid::new("categoryId", reason)),
+                Err(reason) => Err(vec![Invalid::new("categoryId", reason)]),
             },
             None => name.map(Self::Name).ok_or_else(|| {
                 let reason = "required; must be an integer, or the name of a category in category";
-                Invalid::new("categoryId", reason)
+                vec![Invalid::new("categoryId", reason)]
             }),
         }
     }
@@ -151,4 +162,4 @@ impl CategoryReference {
 }
 
 /// The maximum size of a JSON line or CSV record: far more than an animal needs.
-pub const MAX_RECORD_BYTES: usize = 64 << 10;
+pub const MAX_RECORD_BYTES: usize = 256 << 10;

@@ -1,11 +1,20 @@
 //! Writes exported records: CSV with a header line, or JSON Lines.
 
-use std::io::{self, BufWriter, Write};
+use std::{
+    borrow::Cow,
+    io::{self, BufWriter, Write},
+};
 
 use serde::Serialize;
 
 use super::{formula, pet_file::Format};
-use domain::{order::Order, page::Status, pet::Pet};
+use domain::{
+    members::{Cell, CellMember, Choice},
+    order::{Order, Reference},
+    party::Buyer,
+    pet::Pet,
+    price::Price,
+};
 
 pub enum RecordWriter<W: Write> {
     Csv(Box<csv::Writer<W>>),
@@ -13,16 +22,22 @@ pub enum RecordWriter<W: Write> {
 }
 
 impl<W: Write> RecordWriter<W> {
-    /// Creates a writer. `columns` are for CSV.
-    pub fn new(format: Format, columns: &[&str], file: W) -> io::Result<Self> {
-        Ok(match format {
-            Format::Csv => {
-                let mut csv = csv::Writer::from_writer(file);
-                csv.write_record(columns).map_err(into_io)?;
-                Self::Csv(Box::new(csv))
-            }
+    pub fn new(format: Format, file: W) -> Self {
+        match format {
+            Format::Csv => Self::Csv(Box::new(csv::Writer::from_writer(file))),
             Format::Jsonl => Self::Jsonl(BufWriter::new(file)),
-        })
+        }
+    }
+
+    /// Writes the header line of a CSV file.
+    pub fn write_header(&mut self, columns: &[Cow<'static, str>]) -> io::Result<()> {
+        match self {
+            Self::Csv(csv) => {
+                let columns = columns.iter().map(|column| column.as_bytes());
+                csv.write_record(columns).map_err(into_io)
+            }
+            Self::Jsonl(_) => Ok(()),
+        }
     }
 
     /// Writes a record. `cells` are for CSV, in the order of the columns.
@@ -69,26 +84,20 @@ pub struct PetRow<'a> {
 impl PetRow<'_> {
     const CATEGORY_COLUMN: usize = 3;
 
-    /// Returns the members of a pet, with the name of its category after the number.
-    pub fn columns(with_category: bool) -> Vec<&'static str> {
-        let mut columns = vec!["id"];
-        columns.extend(Pet::MEMBERS);
+    /// Returns the members of a pet, with the name of its category after the number. `keys` are
+    /// the keys of all metadata.
+    pub fn columns(with_category: bool, keys: &[String]) -> Vec<Cow<'static, str>> {
+        let mut columns = vec!["id".into()];
+        columns.extend(Pet::columns(keys));
         if with_category {
-            columns.insert(Self::CATEGORY_COLUMN, "category");
+            columns.insert(Self::CATEGORY_COLUMN, "category".into());
         }
         columns
     }
 
-    pub fn cells(&self, with_category: bool) -> Vec<String> {
+    pub fn cells(&self, with_category: bool, keys: &[String]) -> Vec<String> {
         let mut cells = vec![self.pet.id.get().to_string()];
-        for cell in self.pet.cells() {
-            // A negative number is not a formula, so only free text is escaped.
-            cells.push(if cell.is_free_text {
-                formula::escape(&cell.text)
-            } else {
-                cell.text
-            });
-        }
+        cells.extend(self.pet.cells(keys).into_iter().map(text_of));
         if with_category {
             let name = formula::escape(self.category.unwrap_or_default());
             cells.insert(Self::CATEGORY_COLUMN, name);
@@ -97,19 +106,35 @@ impl PetRow<'_> {
     }
 }
 
-pub const ORDER_COLUMNS: [&str; 6] = [
-    "id",
-    "petId",
-    "status",
-    "createdAt",
-    "updatedAt",
-    "expiresAt",
-];
+/// Returns the text of a cell. A negative number is not a formula, so only free text is escaped.
+fn text_of(cell: Cell) -> String {
+    if cell.is_free_text {
+        formula::escape(&cell.text)
+    } else {
+        cell.text
+    }
+}
 
-/// Returns the cells of an order: numbers, words of ours and times, none of which a spreadsheet
-/// runs.
+/// Returns the columns of an order.
+pub fn order_columns() -> Vec<Cow<'static, str>> {
+    let mut columns: Vec<Cow<_>> = [
+        "id",
+        "petId",
+        "status",
+        "createdAt",
+        "updatedAt",
+        "expiresAt",
+    ]
+    .map(Cow::Borrowed)
+    .into();
+    columns.extend(Price::columns("price", &[]));
+    columns.push("reference".into());
+    columns.extend(Buyer::columns("buyer", &[]));
+    columns
+}
+
 pub fn order_cells(order: &Order) -> Vec<String> {
-    vec![
+    let mut cells = vec![
         order.id.get().to_string(),
         order.pet_id.get().to_string(),
         order.status.as_str().into(),
@@ -118,5 +143,10 @@ pub fn order_cells(order: &Order) -> Vec<String> {
         order
             .expires_at
             .map_or(String::new(), |time| time.to_string()),
-    ]
+    ];
+    let mut put = |cell| cells.push(text_of(cell));
+    Price::write_cells(order.price.as_ref(), &[], &mut put);
+    Reference::write_cells(order.reference.as_ref(), &[], &mut put);
+    Buyer::write_cells(order.buyer.as_ref(), &[], &mut put);
+    cells
 }

@@ -8,6 +8,7 @@ use super::{
     bulk::{self, Wait},
     counted,
     importer::Importer,
+    sample::{Microchips, add_details},
     status,
 };
 use domain::{
@@ -47,7 +48,7 @@ const CATEGORIES: [(&str, &[&str]); 5] = [
         &["Hoppel", "Flocke", "Klee", "Nibbles", "Löffel"],
     ),
     ("Birds", &["Kiwi", "Coco", "Pepe", "Sunny", "Rio"]),
-    ("Turtles", &["Shelly", "Crush", "Turbo", "Dot"]),
+    ("Tortoises", &["Shelly", "Crush", "Turbo", "Dot"]),
 ];
 
 impl Seed {
@@ -60,6 +61,7 @@ impl Seed {
         let database = self.database.url()?;
         let names = category_names(&database).await?;
         let mut random: SmallRng = rand::make_rng();
+        let mut microchips = Microchips::new(&mut random);
         let importer = Importer::open(&database, None).await?;
         interrupt.notice();
         let bar = interrupt.progress_bar("animals");
@@ -68,7 +70,7 @@ impl Seed {
         let next = || {
             Ok(numbers
                 .next()
-                .map(|number| (number, (random_pet(&mut random), None))))
+                .map(|number| (number, (random_pet(&mut random, &mut microchips), None))))
         };
         let categories = unused_categories(&names);
         let wait = Wait {
@@ -116,9 +118,9 @@ fn unused_categories(names: &CategoryNames) -> Vec<Category> {
     categories.collect()
 }
 
-fn random_pet(random: &mut SmallRng) -> NewPet {
+fn random_pet(random: &mut SmallRng, microchips: &mut Microchips) -> NewPet {
     let category = random.random_range(0..CATEGORIES.len());
-    let (_, names) = CATEGORIES[category];
+    let (category_name, names) = CATEGORIES[category];
     let name = names[random.random_range(0..names.len())];
     // Most are available, some are sold, and a few are pending or have no status.
     let status = match random.random_range(0..20) {
@@ -128,8 +130,10 @@ fn random_pet(random: &mut SmallRng) -> NewPet {
         _ => None,
     };
     let name = PetName::parse(name).expect("a valid name");
-    NewPet {
+    let mut pet = NewPet {
         status,
         ..NewPet::new(name, category as i64 + 1)
-    }
+    };
+    add_details(&mut pet, category_name, random, microchips);
+    pet
 }

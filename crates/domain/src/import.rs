@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     category::{Category, CategoryId, CategoryName},
+    idempotency::RecordedRejection,
     invalid::join_messages,
     json::{FromObject, Object},
     pet::NewPet,
@@ -21,8 +22,11 @@ pub const MAX_REMEMBERED: i64 = 10_000;
 /// The maximum number of pets in a chunk, which is what other writes may have to wait for.
 pub const MAX_CHUNK_SIZE: usize = 500;
 
-/// The maximum size of a chunk as JSON, in bytes: pets and categories with the longest names,
-/// escaped.
+/// The size of the pets of a chunk as JSON, in bytes, from which on no more are added.
+pub const FULL_CHUNK_BYTES: usize = 1 << 20;
+
+/// The maximum size of a chunk as JSON, in bytes: a full one, the longest pet, and categories with
+/// the longest names, escaped.
 pub const MAX_CHUNK_BYTES: usize = 2 << 20;
 
 /// Identifies an import: the SHA-256 of a file and its format, or random.
@@ -40,6 +44,34 @@ pub struct Import {
     pub updated_at: Timestamp,
     /// `None` if the import was interrupted or is running.
     pub finished_at: Option<Timestamp>,
+}
+
+/// The reason why a chunk was not written. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+pub enum ChunkRejection {
+    /// The import is not where the chunk begins: another command continues or has finished it, or
+    /// it is not known anymore.
+    #[error(
+        "another command is importing the same file, so this one has stopped; no animal is imported \
+         twice; if no other command is running, run this one again"
+    )]
+    Outdated,
+    #[error(
+        "animal {holder} has got the microchip {microchip} since the file was checked; remove it \
+         from one of them"
+    )]
+    MicrochipTaken { microchip: String, holder: i64 },
+}
+
+impl RecordedRejection for ChunkRejection {
+    fn code(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn from_record(_: &str, _: Option<i64>) -> Option<Self> {
+        None
+    }
 }
 
 /// A part of an import, written in one transaction together with the progress.

@@ -53,9 +53,19 @@ resource! {
 impl Pet {
     /// Returns the number of the microchip, which no other pet may have until this one is sold.
     pub fn claimed_microchip(&self) -> Option<&Microchip> {
-        let is_sold = self.status == Some(PetStatus::Sold);
-        self.microchip.as_ref().filter(|_| !is_sold)
+        claimed(self.microchip.as_ref(), self.status)
     }
+}
+
+impl NewPet {
+    /// See [`Pet::claimed_microchip`].
+    pub fn claimed_microchip(&self) -> Option<&Microchip> {
+        claimed(self.microchip.as_ref(), self.status)
+    }
+}
+
+fn claimed(microchip: Option<&Microchip>, status: Option<PetStatus>) -> Option<&Microchip> {
+    microchip.filter(|_| status != Some(PetStatus::Sold))
 }
 
 impl PetChange {

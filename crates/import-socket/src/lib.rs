@@ -21,7 +21,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use domain::import::{ImportChunk, ImportId};
+use domain::import::{ChunkRejection, ImportChunk, ImportId};
 use system::atomic_file::side_file;
 
 pub use server::ImportServer;
@@ -51,8 +51,9 @@ enum Request<C> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Reply {
-    /// See [`Store::pet_import`](store::Store::pet_import).
-    Imported(Option<i64>),
+    /// Has the sequence number of the newest event before the chunk.
+    Imported(i64),
+    Rejected(ChunkRejection),
     Forgotten,
     #[serde(untagged)]
     Error(ServiceError),
@@ -171,11 +172,14 @@ impl ImportConnection {
         }
     }
 
-    /// Writes a chunk. Returns the sequence number of the newest event before it, or `None` if the
-    /// import is not at the start of the chunk.
-    pub async fn write(&mut self, chunk: &ImportChunk) -> Result<Option<i64>, ServiceError> {
+    /// Writes a chunk. Returns the sequence number of the newest event before it.
+    pub async fn write(
+        &mut self,
+        chunk: &ImportChunk,
+    ) -> Result<Result<i64, ChunkRejection>, ServiceError> {
         match self.send(Request::Import(chunk)).await? {
-            Reply::Imported(last_event) => Ok(last_event),
+            Reply::Imported(last_event) => Ok(Ok(last_event)),
+            Reply::Rejected(rejection) => Ok(Err(rejection)),
             Reply::Error(error) => Err(error),
             Reply::Forgotten => Err(ServiceError::Refused("unexpected reply".into())),
         }

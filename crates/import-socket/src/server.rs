@@ -21,7 +21,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     IDLE_TIMEOUT, MAX_CONNECTIONS, Reply, Request, ServiceError, address, line, socket_path,
 };
-use domain::import::{ImportChunk, MAX_CHUNK_BYTES};
+use domain::import::{ChunkRejection, ImportChunk, MAX_CHUNK_BYTES};
 use store::{Error, Store};
 
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -151,7 +151,8 @@ impl Connection {
         let result = match request {
             Request::Import(chunk) => {
                 let chunk = ImportChunk::parse(chunk.get()).map_err(ServiceError::Refused)?;
-                self.import(chunk).await.map(Reply::Imported)
+                let written = self.import(chunk).await;
+                written.map(|written| written.map_or_else(Reply::Rejected, Reply::Imported))
             }
             Request::Forget(id) => {
                 let result = self.store.import_forget(id).await;
@@ -167,15 +168,15 @@ impl Connection {
 
     /// Writes a chunk. Waits while the queue is full: requests of clients are shed then, but an
     /// import has time.
-    async fn import(&mut self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
+    async fn import(&mut self, chunk: ImportChunk) -> Result<Result<i64, ChunkRejection>, Error> {
         loop {
             match self.store.pet_import(chunk.clone()).await {
                 Err(Error::Overloaded) if !self.stop.is_cancelled() => {
                     sleep(OVERLOAD_RETRY_INTERVAL).await;
                 }
-                Ok(Some(last_event)) => {
+                Ok(Ok(last_event)) => {
                     self.pets += chunk.pets.len();
-                    return Ok(Some(last_event));
+                    return Ok(Ok(last_event));
                 }
                 result => return result,
             }

@@ -1,16 +1,19 @@
 //! Imports: the command that writes a chunk, and the progress.
 
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, NotFound},
+    command::{Command, Draft, Lane},
     rows::Stored,
     table::{Field, columns},
     tables::{Keys, Sequence},
 };
 use domain::{
-    import::{Import, ImportChunk, ImportId},
+    import::{ChunkRejection, Import, ImportChunk, ImportId},
     pet::PetId,
 };
 
@@ -26,8 +29,7 @@ impl Command for WriteChunk {
 
     /// The sequence number of the newest event before the chunk.
     type Output = i64;
-    /// The chunk does not start where the import has stopped.
-    type Rejection = NotFound;
+    type Rejection = ChunkRejection;
 
     fn keys(&self, keys: &mut Keys) {
         let Self(chunk) = self;
@@ -37,9 +39,11 @@ impl Command for WriteChunk {
             keys.categories.push(category.id);
             keys.category_names.push(category.name.folded());
         }
+        let microchips = chunk.pets.iter().filter_map(|pet| pet.microchip.clone());
+        keys.microchips.extend(microchips);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, NotFound> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, ChunkRejection> {
         let Self(chunk) = self;
         let before = match draft.tables.imports.get(&chunk.id) {
             None if chunk.from == 0 => 0,
@@ -50,7 +54,7 @@ impl Command for WriteChunk {
             {
                 before.pets
             }
-            _ => return Err(NotFound),
+            _ => return Err(ChunkRejection::Outdated),
         };
         let now = draft.times.now;
         draft.put(Import {
@@ -70,9 +74,21 @@ impl Command for WriteChunk {
                 draft.put(category.clone());
             }
         }
+        let mut holders = HashMap::new();
         for new in &chunk.pets {
             let id = PetId::from_store(draft.new_id(Sequence::Pets));
-            draft.put(new.clone().with_id(id));
+            let pet = new.clone().with_id(id);
+            let in_store = draft.microchip_holder(&pet);
+            let in_chunk = pet
+                .claimed_microchip()
+                .and_then(|microchip| holders.insert(microchip.clone(), id));
+            if let (Some(holder), Some(microchip)) = (in_store.or(in_chunk), &pet.microchip) {
+                return Err(ChunkRejection::MicrochipTaken {
+                    microchip: microchip.as_str().into(),
+                    holder: holder.get(),
+                });
+            }
+            draft.put(pet);
         }
         Ok(draft.last_event)
     }
@@ -84,11 +100,12 @@ impl Stored for Import {
 
 impl Store {
     /// Writes a chunk of an import, all or nothing: its pets, the names of categories, and the
-    /// progress. Returns the sequence number of the newest event before the chunk. Returns `None`,
-    /// and changes nothing, if the chunk does not start where the import has stopped: another
-    /// command continues or has finished the import, or its record was deleted.
-    pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
-        Ok(self.execute_once(None, WriteChunk(chunk)).await?.ok())
+    /// progress. Returns the sequence number of the newest event before the chunk.
+    pub async fn pet_import(
+        &self,
+        chunk: ImportChunk,
+    ) -> Result<Result<i64, ChunkRejection>, Error> {
+        self.execute_once(None, WriteChunk(chunk)).await
     }
 
     /// Deletes the record of an import, because it is to be repeated.

@@ -84,9 +84,9 @@ use statements::NamedSql;
 use table::{Group, Record, Table, Value};
 
 pub use admin::{
-    FileImport, FileImportError, Inspection, ReadError, RestoreSummary, Server, backup,
-    backup_to_stream, category_names, check, copy, explain_statements, export_orders, export_pets,
-    find_import, inspect, list_keys, restore,
+    ExportContext, FileImport, FileImportError, Inspection, ReadError, RestoreSummary, Server,
+    backup, backup_to_stream, category_names, check, copy, explain_statements, export_orders,
+    export_pets, find_import, find_microchips, inspect, list_keys, restore,
 };
 
 pub use error::{Error, OpenError, explain};

@@ -21,45 +21,89 @@ statements! {
     ALL_CATEGORIES() = format!("SELECT {} FROM categories", columns::<Category>());
 }
 
-/// Calls `start` with the number of pets, and `take` with every pet by ascending id and the
-/// names of the categories, all from one snapshot. Returns the number of pets.
+/// Facts about an export that apply to all of its records.
+pub struct ExportContext {
+    /// The number of records.
+    pub total: u64,
+    pub category_names: CategoryNames,
+    /// The keys of the metadata of all pets, sorted, if they were asked for.
+    pub metadata_keys: Vec<String>,
+}
+
+/// Calls `start`, and `take` with every pet by ascending id, all from one snapshot. Returns the
+/// number of pets. Metadata keys are read if `with_keys` is true.
 pub async fn export_pets(
     url: &DatabaseUrl,
-    start: impl FnMut(u64),
-    take: impl FnMut(Pet, &CategoryNames) -> Result<(), String>,
+    with_keys: bool,
+    start: impl FnMut(&ExportContext) -> Result<(), String>,
+    take: impl FnMut(Pet, &ExportContext) -> Result<(), String>,
 ) -> Result<u64, ReadError> {
-    export(url, &COUNT_PETS, start, take).await
+    export(url, &COUNT_PETS, with_keys, start, take).await
 }
 
 /// Like [`export_pets`], for orders.
 pub async fn export_orders(
     url: &DatabaseUrl,
-    start: impl FnMut(u64),
-    take: impl FnMut(Order, &CategoryNames) -> Result<(), String>,
+    start: impl FnMut(&ExportContext) -> Result<(), String>,
+    take: impl FnMut(Order, &ExportContext) -> Result<(), String>,
 ) -> Result<u64, ReadError> {
-    export(url, &COUNT_ORDERS, start, take).await
+    export(url, &COUNT_ORDERS, false, start, take).await
 }
 
 /// Exports the rows of a table. `total` counts them.
 async fn export<T: Table>(
     url: &DatabaseUrl,
     total: &Sql,
-    mut start: impl FnMut(u64),
-    mut take: impl FnMut(T, &CategoryNames) -> Result<(), String>,
+    with_keys: bool,
+    mut start: impl FnMut(&ExportContext) -> Result<(), String>,
+    mut take: impl FnMut(T, &ExportContext) -> Result<(), String>,
 ) -> Result<u64, ReadError> {
     let store = Reader::open(url).await?;
     store.start_snapshot().await?;
-    let names = read_names(&store).await?;
-    let total: i64 = store.one(total.text()).await?;
-    start(total as u64);
+    let context = ExportContext {
+        total: store.one::<i64>(total.text()).await? as u64,
+        category_names: read_names(&store).await?,
+        metadata_keys: if with_keys {
+            read_keys(&store).await?
+        } else {
+            Vec::new()
+        },
+    };
+    start(&context).map_err(ReadError::Aborted)?;
     let rows = format!("SELECT {} FROM {} ORDER BY id", columns::<T>(), T::NAME);
     let mut count = 0;
     let take = |row| {
         count += 1;
-        take(row, &names).map_err(ReadError::Aborted)
+        take(row, &context).map_err(ReadError::Aborted)
     };
     store.each(&rows, take).await?;
     Ok(count)
+}
+
+/// The maximum number of keys that a table has columns for.
+const MAX_KEYS: usize = 1000;
+
+async fn read_keys(store: &Reader) -> Result<Vec<String>, ReadError> {
+    let sql = match store {
+        Reader::File(_) => {
+            "SELECT DISTINCT pairs.key FROM pets, json_each(pets.metadata) AS pairs
+             WHERE metadata IS NOT NULL ORDER BY 1"
+        }
+        Reader::Server(_) => {
+            "SELECT DISTINCT jsonb_object_keys(metadata::jsonb) COLLATE \"C\" FROM pets
+             WHERE metadata IS NOT NULL ORDER BY 1"
+        }
+    };
+    let keys: Vec<String> = store.all(sql).await?;
+    if keys.len() > MAX_KEYS {
+        let reason = format!(
+            "the animals have {} different metadata keys, too many for a table; export them as \
+             JSON Lines with --format jsonl",
+            keys.len()
+        );
+        return Err(ReadError::Aborted(reason));
+    }
+    Ok(keys)
 }
 
 /// Returns the names of all categories; none if there is no database yet. Changes nothing.

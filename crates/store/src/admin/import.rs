@@ -1,6 +1,6 @@
 //! Import of many pets into a file that is not served, and the progress of imports.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
@@ -10,14 +10,18 @@ use super::{
         command::QueuedCommand,
         error::{Error, OpenError, sqlite_reason},
         imports::{FORGET, GET, WriteChunk},
-        sqlite,
+        postgres::MICROCHIP_HOLDERS,
+        sqlite::{self, MICROCHIP_HOLDER},
         table::Record,
         url::DatabaseUrl,
         working_set::Times,
     },
     reader::{ReadError, Reader},
 };
-use domain::import::{Import, ImportChunk, ImportId};
+use domain::{
+    import::{ChunkRejection, Import, ImportChunk, ImportId},
+    pet::{Microchip, PetId},
+};
 
 /// The reason why an import into a file failed.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +50,10 @@ impl FileImport {
     }
 
     /// Writes a chunk, as [`Store::pet_import`](super::super::Store::pet_import) does.
-    pub async fn write(&self, chunk: ImportChunk) -> Result<Option<i64>, FileImportError> {
+    pub async fn write(
+        &self,
+        chunk: ImportChunk,
+    ) -> Result<Result<i64, ChunkRejection>, FileImportError> {
         let (command, reply) = QueuedCommand::queue(WriteChunk(chunk), None, None);
         let mut commands = [command];
         let times = Times::of_one_clock(Timestamp::now());
@@ -54,7 +61,7 @@ impl FileImport {
         let [command] = commands;
         command.finish(Ok(()));
         let reply = reply.await.expect("the command was finished")?;
-        Ok(reply.executed().ok())
+        Ok(reply.executed())
     }
 
     /// Deletes the record of an import.
@@ -78,6 +85,38 @@ pub async fn find_import(url: &DatabaseUrl, id: ImportId) -> Result<Option<Impor
             Ok(row.as_ref().map(Import::from_row).transpose()?)
         }
     }
+}
+
+/// Returns the pets that have these microchips and are not sold.
+pub async fn find_microchips(
+    url: &DatabaseUrl,
+    microchips: &[Microchip],
+) -> Result<HashMap<Microchip, PetId>, ReadError> {
+    let mut holders = HashMap::new();
+    match Reader::open_if_created(url).await? {
+        None => {}
+        Some(Reader::File(db)) => {
+            let mut select = db.prepare(MICROCHIP_HOLDER.text())?;
+            for microchip in microchips {
+                let row = select.query_row([microchip.as_str()], sqlite::read_row::<(PetId,)>);
+                let holder = row.optional()?;
+                holders.extend(holder.map(|(holder,)| (microchip.clone(), holder)));
+            }
+        }
+        Some(Reader::Server(client)) => {
+            let none: Vec<i64> = Vec::new();
+            for some in microchips.chunks(10_000) {
+                let some: Vec<_> = some.iter().map(Microchip::as_str).collect();
+                for row in client
+                    .query(MICROCHIP_HOLDERS.text(), &[&some, &none, &none])
+                    .await?
+                {
+                    holders.extend([<(Microchip, PetId)>::from_row(&row)?]);
+                }
+            }
+        }
+    }
+    Ok(holders)
 }
 
 fn find(db: &Connection, id: ImportId) -> rusqlite::Result<Option<Import>> {

@@ -59,6 +59,7 @@ use snapshot::SnapshotNumber;
 use writer::{MAX_PATIENT, WRITE_TIMEOUT, Writer};
 
 pub use error::PostgresError;
+pub(super) use load::MICROCHIP_HOLDERS;
 pub(super) use migrate::created;
 pub(super) use pool::{BATCH_SETTINGS, type_of};
 pub use url::PostgresUrl;

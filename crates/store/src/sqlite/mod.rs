@@ -57,7 +57,7 @@ use readers::Readers;
 use telemetry::warn_if_public;
 use writer::Writer;
 
-pub(super) use batch::run;
+pub(super) use batch::{MICROCHIP_HOLDER, run};
 pub(super) use connect::{FLAGS, distrust_schema};
 #[cfg(test)]
 pub(super) use migrate::in_memory;
