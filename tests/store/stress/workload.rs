@@ -15,7 +15,7 @@ use domain::{
     event::EventType,
     idempotency::{IdempotencyKey, Idempotent, IdempotentRequest},
     members::Patch,
-    order::{Order, OrderId, Transition},
+    order::{Order, OrderId, PlaceOrderRequest, Transition},
     pet::{NewPet, Pet, PetChange, PetId, PetName, PetStatus},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
@@ -84,7 +84,10 @@ impl Request {
         match self.clone() {
             Self::Create(new) => {
                 let created = store.pet_create(API_KEY, new, key).await?;
-                Ok(map(created, Answer::Pet))
+                Ok(map(created, |created| match created {
+                    Ok(pet) => Answer::Pet(pet),
+                    Err(rejection) => Answer::Rejected(format!("{rejection:?}")),
+                }))
             }
             Self::Update(id, change) => match store.pet_update(API_KEY, id, change, None).await? {
                 Ok(pet) => executed(Answer::Pet(pet)),
@@ -95,7 +98,9 @@ impl Request {
                 Err(rejection) => executed(Answer::Rejected(format!("{rejection:?}"))),
             },
             Self::Place(pet) => {
-                let placed = store.order_place(API_KEY, pet, None, key).await?;
+                let placed = store
+                    .order_place(API_KEY, PlaceOrderRequest::new(pet), None, key)
+                    .await?;
                 Ok(map(placed, Answer::of_order))
             }
             Self::Transition(id, transition) => {
