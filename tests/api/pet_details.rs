@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
-use support::Backend;
+use support::{Backend, Response};
 
 use crate::harness::Server;
 
@@ -251,7 +251,9 @@ async fn invalid_details_name_the_member_and_the_rule(backend: Backend) {
     ] {
         let mut pet = json!({"name": "Rex", "categoryId": 1});
         pet[member] = value;
-        let created = server.post("/v1/pets", pet.to_string()).await;
+        // The schema cannot express every rule.
+        let request = server.request(Method::POST, "/v1/pets");
+        let created = request.skip_body_check().body(pet.to_string()).send().await;
         created.assert_error(400, "invalid_body");
         let got = created.json()["message"].as_str().unwrap().to_string();
         assert!(got.starts_with(message), "{got}");
@@ -280,7 +282,7 @@ async fn a_patch_that_leaves_an_object_incomplete_is_rejected(backend: Backend) 
             "source.name: must be a string, got null",
         ),
     ] {
-        let rejected = server.patch("/v1/pets/1", patch).await;
+        let rejected = patch_incompletely(&server, "/v1/pets/1", patch).await;
         rejected.assert_error(400, "invalid_body");
         assert_eq!(rejected.json()["message"], message);
     }
@@ -290,15 +292,21 @@ async fn a_patch_that_leaves_an_object_incomplete_is_rejected(backend: Backend) 
     };
     assert_eq!(server.patch("/v1/pets/1", pairs(0, 20)).await.status, 200);
     assert_eq!(server.patch("/v1/pets/1", pairs(0, 10)).await.status, 200);
-    let rejected = server.patch("/v1/pets/1", pairs(19, 21)).await;
+    let rejected = patch_incompletely(&server, "/v1/pets/1", &pairs(19, 21)).await;
     rejected.assert_error(400, "invalid_body");
+}
+
+/// Sends a patch that only the state of the resource makes invalid.
+pub async fn patch_incompletely(server: &Server, path: &str, patch: &str) -> Response {
+    let request = server.request(Method::PATCH, path).body(patch);
+    request.skip_body_check().send().await
 }
 
 async fn a_microchip_belongs_to_one_pet_that_is_not_sold(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = |status| json!({"name": "Rex", "categoryId": 1, "status": status, "microchip": CHIP});
     assert_eq!(server.create(pet("available")).await, 1);
-    let taken = |response: support::Response| {
+    let taken = |response: Response| {
         response.assert_error(409, "microchip_taken");
         let message = response.json()["message"].as_str().unwrap().to_string();
         assert!(

@@ -23,6 +23,17 @@ def before_load_schema(context, raw_schema):
     components["schemas"]["Replay"]["properties"]["after"] = {"enum": ["now"]}
     replay = raw_schema["paths"]["/webhooks/{webhookId}/replay"]["post"]["requestBody"]
     del replay["content"]["application/json"]["examples"]["event"]
+    # A date may not be in the future, which the schema cannot say.
+    components["schemas"]["PastDate"] = {
+        "type": "string",
+        "pattern": "^(19[0-9]{2}|20[01][0-9])-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$",
+    }
+    # A part of an object is enough only if the resource has the rest.
+    for name in ["Price", "Source", "Buyer"]:
+        required = components["schemas"][name]["required"]
+        components["schemas"][f"{name}Change"]["required"] = required
+    # Random pairs would add up to more than are allowed.
+    components["schemas"]["MetadataChange"] = {"enum": [{"feed": "hay"}, {"feed": None}, {}]}
     if STRICT:
         # Every request asks for it, so every response confirms it, and bodies are closed.
         dropped.add("#/components/parameters/Prefer")
