@@ -56,6 +56,7 @@ async fn error_bodies_match_the_snapshot(backend: Backend) {
         get("/v1/pets?id=1,,2"),
         get(&format!("/v1/pets?id={}", ids.join(","))),
         get("/v1/pets?id=1&id=2"),
+        get("/v1/pets?microchip=12"),
         get("/v1/store/orders?status=sold"),
         get("/v1/store/orders?petId=0"),
         get("/v1/pets?limt=1&Name=rex").header("prefer", "handling=strict"),

@@ -88,6 +88,9 @@ async fn unknown_parameters_are_rejected(backend: Backend) {
     }
 }
 
+const PET_MEMBERS: &str = "name, categoryId, status, breed, sex, birthDate, color, microchip, \
+                           price, description, notes, location, acquiredOn, source, metadata";
+
 async fn unknown_members_are_rejected(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
@@ -97,13 +100,13 @@ async fn unknown_members_are_rejected(backend: Backend) {
             Method::POST,
             "/v1/pets",
             json!({"name": "B", "categoryId": 1}),
-            "name, categoryId, status",
+            PET_MEMBERS,
         ),
         (
             Method::PATCH,
             "/v1/pets/1",
             json!({"name": "B"}),
-            "name, categoryId, status",
+            PET_MEMBERS,
         ),
         (
             Method::PUT,
@@ -115,7 +118,13 @@ async fn unknown_members_are_rejected(backend: Backend) {
             Method::POST,
             "/v1/store/orders",
             json!({"petId": 1}),
-            "petId",
+            "petId, buyer, price, reference",
+        ),
+        (
+            Method::PATCH,
+            "/v1/store/orders/1",
+            json!({"reference": "R-1"}),
+            "buyer, price, reference",
         ),
         (
             Method::POST,

@@ -131,11 +131,13 @@ impl KeyCache {
         if key.revoked_at.is_some() {
             return Some(Lookup::Revoked);
         }
-        let now = self.clock.now();
-        if key.expires_at.is_some_and(|expiry| now >= expiry) {
+        if key
+            .expires_at
+            .is_some_and(|expiry| self.clock.now() >= expiry)
+        {
             return Some(Lookup::Expired);
         }
-        usage.record_use(now);
+        usage.record_use();
         let limiter = self.limiter.as_ref();
         Some(Lookup::Valid(ValidKey {
             id: key.id,
@@ -284,8 +286,9 @@ mod tests {
         ))
     }
 
+    /// Uses are dated when they are flushed, at most once per minute.
     #[tokio::test]
-    async fn uses_are_dated_at_most_once_per_minute() {
+    async fn uses_are_dated_by_the_flush() {
         let dir = tempfile::tempdir().unwrap();
         let mut keys = Arc::into_inner(open(dir.path()).await).unwrap();
         let seconds = Arc::new(AtomicI64::new(1_000_000_000));

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
 };
 
 use jiff::Timestamp;
@@ -17,6 +17,9 @@ const LAST_USED_RESOLUTION: i64 = 60_000_000;
 /// The usage of a key while this process runs.
 #[derive(Debug, Default)]
 pub struct Usage {
+    /// True if the key was used since the last flush. The flush dates the use, so that requests
+    /// need not read the clock.
+    used_since_flush: AtomicBool,
     /// Times are in microseconds since 1970; 0 if never.
     last_used: AtomicI64,
     deprecated_calls: AtomicI64,
@@ -30,11 +33,9 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Records a use, at most one per minute.
-    pub fn record_use(&self, now: Timestamp) {
-        let now = now.as_microsecond();
-        if now - self.last_used.load(Relaxed) >= LAST_USED_RESOLUTION {
-            self.last_used.store(now, Relaxed);
+    pub fn record_use(&self) {
+        if !self.used_since_flush.load(Relaxed) {
+            self.used_since_flush.store(true, Relaxed);
         }
     }
 
@@ -56,7 +57,13 @@ impl Usage {
     /// Returns the usage to write to the database, if there is any, and counts it as written: if
     /// the write is not awaited to its end, it still takes effect.
     pub fn flush(&self, key: &ApiKey, now: Timestamp) -> Option<ApiKeyUsage> {
-        let last_used = self.last_used.load(Relaxed);
+        let mut last_used = self.last_used.load(Relaxed);
+        if self.used_since_flush.swap(false, Relaxed)
+            && now.as_microsecond() - last_used >= LAST_USED_RESOLUTION
+        {
+            last_used = now.as_microsecond();
+            self.last_used.store(last_used, Relaxed);
+        }
         let calls = self.deprecated_calls();
         if self.dated_deprecated_calls.swap(calls, Relaxed) != calls {
             self.last_deprecated_call
