@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use super::{
     CommandResult, Database, Interrupt, block_on, counted, escape_path,
     pet_file::Format,
-    record_writer::{PetRow, RecordWriter, order_cells, order_columns},
+    record_writer::{PetRow, REQUIRED_ORDER_COLUMNS, RecordWriter, order_cells, order_columns},
     status, stdout,
 };
 use domain::{category::CategoryName, order::Order, pet::Pet};
@@ -100,6 +100,8 @@ impl Export {
         };
         let exported = block_on(async {
             let database = self.database.url()?;
+            // The columns of a table must be known in advance.
+            let is_table = format == Format::Csv;
             // Both callbacks write.
             let writer = RefCell::new(&mut writer);
             let not_written = RefCell::new(&mut not_written);
@@ -108,18 +110,28 @@ impl Export {
             let exported = if self.orders {
                 let start = |context: &ExportContext| {
                     bar.set_length(context.total);
-                    written(writer.borrow_mut().write_header(&order_columns()))
+                    let columns = order_columns();
+                    let header =
+                        writer
+                            .borrow_mut()
+                            .write_header(&columns, REQUIRED_ORDER_COLUMNS, context);
+                    written(header)
                 };
                 let take = |order: Order, _: &ExportContext| {
                     bar.inc(1);
                     written(writer.borrow_mut().write(&order, || order_cells(&order)))
                 };
-                export_orders(&database, start, take).await
+                export_orders(&database, is_table, start, take).await
             } else {
                 let start = |context: &ExportContext| {
                     bar.set_length(context.total);
                     let columns = PetRow::columns(self.category_names, &context.metadata_keys);
-                    written(writer.borrow_mut().write_header(&columns))
+                    let required = PetRow::REQUIRED_COLUMNS + usize::from(self.category_names);
+                    written(
+                        writer
+                            .borrow_mut()
+                            .write_header(&columns, required, context),
+                    )
                 };
                 let take = |pet: Pet, context: &ExportContext| {
                     bar.inc(1);
@@ -132,8 +144,7 @@ impl Export {
                     let cells = || row.cells(self.category_names, &context.metadata_keys);
                     written(writer.borrow_mut().write(&row, cells))
                 };
-                // The columns of a table must be known in advance.
-                export_pets(&database, format == Format::Csv, start, take).await
+                export_pets(&database, is_table, start, take).await
             };
             Ok::<_, Box<dyn Error>>(exported?)
         });

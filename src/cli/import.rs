@@ -35,9 +35,10 @@ pub struct Import {
     /// File to import, .csv or .jsonl, or - for standard input.
     ///
     /// CSV starts with a header line that names the columns: name, categoryId
-    /// and, optionally, status. JSON Lines has one JSON object per line. A
-    /// category can also be given by its name, as category instead of
-    /// categoryId. With both, a category that has no name yet gets this one.
+    /// and, optionally, those that an export has. JSON Lines has one JSON
+    /// object per line. A category can also be given by its name, as category
+    /// instead of categoryId. With both, a category that has no name yet gets
+    /// this one.
     file: PathBuf,
     /// Input format; by default, the file's extension decides.
     #[arg(long, env = "PETSTORE_FORMAT")]

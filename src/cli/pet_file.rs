@@ -25,7 +25,7 @@ use domain::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// CSV with a header line: name, categoryId or category, status.
+    /// CSV with a header line: name, categoryId or category, status and others.
     Csv,
     /// JSON Lines: one JSON object per line, as in the API.
     Jsonl,

@@ -15,29 +15,50 @@ use domain::{
     pet::Pet,
     price::Price,
 };
+use store::ExportContext;
 
 pub enum RecordWriter<W: Write> {
-    Csv(Box<csv::Writer<W>>),
+    Csv {
+        file: Box<csv::Writer<W>>,
+        /// For each column, true if it is written.
+        is_written: Vec<bool>,
+    },
     Jsonl(BufWriter<W>),
 }
 
 impl<W: Write> RecordWriter<W> {
     pub fn new(format: Format, file: W) -> Self {
         match format {
-            Format::Csv => Self::Csv(Box::new(csv::Writer::from_writer(file))),
+            Format::Csv => Self::Csv {
+                file: Box::new(csv::Writer::from_writer(file)),
+                is_written: Vec::new(),
+            },
             Format::Jsonl => Self::Jsonl(BufWriter::new(file)),
         }
     }
 
-    /// Writes the header line of a CSV file.
-    pub fn write_header(&mut self, columns: &[Cow<'static, str>]) -> io::Result<()> {
-        match self {
-            Self::Csv(csv) => {
-                let columns = columns.iter().map(|column| column.as_bytes());
-                csv.write_record(columns).map_err(into_io)
-            }
-            Self::Jsonl(_) => Ok(()),
-        }
+    /// Writes the header line of a CSV file, with the first columns, and of the optional ones
+    /// those in which a record has a value.
+    pub fn write_header(
+        &mut self,
+        columns: &[Cow<'static, str>],
+        required: usize,
+        context: &ExportContext,
+    ) -> io::Result<()> {
+        let Self::Csv { file, is_written } = self else {
+            return Ok(());
+        };
+        let is_used = |column: &str| {
+            column.starts_with("metadata.")
+                || context.used_columns.contains(&*database_column(column))
+        };
+        let numbered = columns.iter().enumerate();
+        *is_written = numbered
+            .map(|(number, column)| number < required || is_used(column))
+            .collect();
+        let written = columns.iter().zip(&*is_written).filter(|(_, is)| **is);
+        file.write_record(written.map(|(column, _)| column.as_bytes()))
+            .map_err(into_io)
     }
 
     /// Writes a record. `cells` are for CSV, in the order of the columns.
@@ -47,7 +68,12 @@ impl<W: Write> RecordWriter<W> {
         cells: impl FnOnce() -> Vec<String>,
     ) -> io::Result<()> {
         match self {
-            Self::Csv(csv) => csv.write_record(cells()).map_err(into_io),
+            Self::Csv { file, is_written } => {
+                let cells = cells();
+                let written = cells.iter().zip(&*is_written).filter(|(_, is)| **is);
+                file.write_record(written.map(|(cell, _)| cell))
+                    .map_err(into_io)
+            }
             Self::Jsonl(file) => {
                 serde_json::to_writer(&mut *file, record)?;
                 file.write_all(b"\n")
@@ -57,7 +83,7 @@ impl<W: Write> RecordWriter<W> {
 
     pub fn finish(self) -> io::Result<()> {
         match self {
-            Self::Csv(mut csv) => csv.flush(),
+            Self::Csv { mut file, .. } => file.flush(),
             Self::Jsonl(mut file) => file.flush(),
         }
     }
@@ -83,6 +109,8 @@ pub struct PetRow<'a> {
 
 impl PetRow<'_> {
     const CATEGORY_COLUMN: usize = 3;
+    /// The columns that every table has: id, name, categoryId and status.
+    pub const REQUIRED_COLUMNS: usize = 4;
 
     /// Returns the members of a pet, with the name of its category after the number. `keys` are
     /// the keys of all metadata.
@@ -106,6 +134,24 @@ impl PetRow<'_> {
     }
 }
 
+/// Returns the column of the database that a column of a table is read from.
+fn database_column(column: &str) -> String {
+    match column {
+        "price" => "price_amount".into(),
+        "currency" => "price_currency".into(),
+        _ => {
+            let mut name = String::new();
+            for c in column.replace('.', "_").chars() {
+                if c.is_ascii_uppercase() {
+                    name.push('_');
+                }
+                name.push(c.to_ascii_lowercase());
+            }
+            name
+        }
+    }
+}
+
 /// Returns the text of a cell. A negative number is not a formula, so only free text is escaped.
 fn text_of(cell: Cell) -> String {
     if cell.is_free_text {
@@ -114,6 +160,9 @@ fn text_of(cell: Cell) -> String {
         cell.text
     }
 }
+
+/// The columns of an order that every table has.
+pub const REQUIRED_ORDER_COLUMNS: usize = 6;
 
 /// Returns the columns of an order.
 pub fn order_columns() -> Vec<Cow<'static, str>> {

@@ -487,7 +487,7 @@ async fn invalid_chunks_are_refused() {
     }
     // Not where the import is.
     let pets = json!([pet]);
-    let outdated = "{\"imported\":null}\n";
+    let outdated = "{\"rejected\":\"outdated\"}\n";
     assert_eq!(send(&chunk(1, 2, pets.clone(), json!([]))), outdated);
     assert_eq!((total(&client).await, newest_id(&client).await), (0, 0));
     let first = chunk(0, 1, pets.clone(), json!([]));

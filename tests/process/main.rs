@@ -39,6 +39,7 @@ mod order_expiry;
 mod overload;
 mod packaged_settings;
 mod packaging;
+mod pet_details;
 mod pgbouncer;
 mod postgres_events;
 mod repeated_imports;

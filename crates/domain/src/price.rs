@@ -144,3 +144,43 @@ fn parse_decimal(text: &str, digits: usize) -> Option<Amount> {
     let amount = format!("{whole}{fraction:0<digits$}").parse().ok()?;
     Amount::new(amount)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_written_with_the_digits_of_the_currency() {
+        for (code, amount, text) in [
+            ("USD", 45_000, "450.00"),
+            ("USD", 5, "0.05"),
+            ("USD", 0, "0.00"),
+            ("JPY", 450, "450"),
+            ("JPY", 0, "0"),
+            ("KWD", 5, "0.005"),
+            ("EUR", 1_000_000_000_000, "10000000000.00"),
+        ] {
+            let digits = Currency::parse(code).unwrap().digits();
+            assert_eq!(decimal(amount, digits), text);
+            assert_eq!(parse_decimal(text, digits), Amount::new(amount), "{text}");
+        }
+        for (text, digits, amount) in [("450", 2, 45_000), ("450,5", 2, 45_050), ("007.10", 2, 710)]
+        {
+            assert_eq!(parse_decimal(text, digits), Amount::new(amount), "{text}");
+        }
+        for (text, digits) in [
+            ("", 2),
+            (".5", 2),
+            ("-1", 2),
+            ("+1", 2),
+            ("1.234", 2),
+            ("1.0", 0),
+            ("1,234.50", 2),
+            ("1 000", 2),
+            ("10000000000.01", 2),
+            ("99999999999999999999", 2),
+        ] {
+            assert_eq!(parse_decimal(text, digits), None, "{text}");
+        }
+    }
+}

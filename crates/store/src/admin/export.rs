@@ -1,5 +1,7 @@
 //! Export of all pets or orders, and the names of categories.
 
+use std::collections::HashSet;
+
 use super::{
     super::{
         sql::Sql,
@@ -26,49 +28,61 @@ pub struct ExportContext {
     /// The number of records.
     pub total: u64,
     pub category_names: CategoryNames,
-    /// The keys of the metadata of all pets, sorted, if they were asked for.
+    /// The columns of the database in which a record has a value, and the keys of all metadata,
+    /// sorted. Both are read only for a table.
+    pub used_columns: HashSet<&'static str>,
     pub metadata_keys: Vec<String>,
 }
 
 /// Calls `start`, and `take` with every pet by ascending id, all from one snapshot. Returns the
-/// number of pets. Metadata keys are read if `with_keys` is true.
+/// number of pets.
 pub async fn export_pets(
     url: &DatabaseUrl,
-    with_keys: bool,
+    is_table: bool,
     start: impl FnMut(&ExportContext) -> Result<(), String>,
     take: impl FnMut(Pet, &ExportContext) -> Result<(), String>,
 ) -> Result<u64, ReadError> {
-    export(url, &COUNT_PETS, with_keys, start, take).await
+    export(url, &COUNT_PETS, is_table, start, take).await
 }
 
 /// Like [`export_pets`], for orders.
 pub async fn export_orders(
     url: &DatabaseUrl,
+    is_table: bool,
     start: impl FnMut(&ExportContext) -> Result<(), String>,
     take: impl FnMut(Order, &ExportContext) -> Result<(), String>,
 ) -> Result<u64, ReadError> {
-    export(url, &COUNT_ORDERS, false, start, take).await
+    export(url, &COUNT_ORDERS, is_table, start, take).await
 }
 
 /// Exports the rows of a table. `total` counts them.
 async fn export<T: Table>(
     url: &DatabaseUrl,
     total: &Sql,
-    with_keys: bool,
+    is_table: bool,
     mut start: impl FnMut(&ExportContext) -> Result<(), String>,
     mut take: impl FnMut(T, &ExportContext) -> Result<(), String>,
 ) -> Result<u64, ReadError> {
     let store = Reader::open(url).await?;
     store.start_snapshot().await?;
-    let context = ExportContext {
+    let mut context = ExportContext {
         total: store.one::<i64>(total.text()).await? as u64,
         category_names: read_names(&store).await?,
-        metadata_keys: if with_keys {
-            read_keys(&store).await?
-        } else {
-            Vec::new()
-        },
+        used_columns: HashSet::new(),
+        metadata_keys: Vec::new(),
     };
+    if is_table {
+        for column in T::columns("") {
+            let name = column.name;
+            let first = format!("SELECT 1 FROM {} WHERE {name} IS NOT NULL LIMIT 1", T::NAME);
+            if !store.all::<()>(&first).await?.is_empty() {
+                context.used_columns.insert(name);
+            }
+        }
+        if context.used_columns.contains("metadata") {
+            context.metadata_keys = read_keys(&store).await?;
+        }
+    }
     start(&context).map_err(ReadError::Aborted)?;
     let rows = format!("SELECT {} FROM {} ORDER BY id", columns::<T>(), T::NAME);
     let mut count = 0;

@@ -1,0 +1,202 @@
+//! The optional members of an animal, and the sale, from the command line: files, copies, checks.
+
+use std::fs;
+
+use http::Method;
+use serde_json::{Value, json};
+use support::Cluster;
+
+use crate::{
+    client::Client,
+    event_log::assert_logged,
+    harness::Home,
+    import_export::{exported, run},
+};
+
+/// Animals with every member, and with texts that need quotes in a table.
+fn animals() -> String {
+    let animals = [
+        json!({
+            "id": 1, "name": "Juniper", "categoryId": 3, "status": "available",
+            "breed": "Cavalier; King, \"Charles\"", "sex": "female", "birthDate": "2026-08-02",
+            "color": "=blenheim", "microchip": "985112004567890",
+            "price": {"amount": 145_000, "currency": "USD"},
+            "description": "Calm.\nLikes children.\r\n\tAnd naps.", "notes": "-1 tooth",
+            "location": "Kennel 4", "acquiredOn": "1900-01-01",
+            "source": {"name": "Hollow Oak", "address": "12 Mill Lane, MD", "licence": "'52"},
+            "metadata": {"Feed-1": "puppy, small", "litter_2": "2026-07"},
+        }),
+        json!({
+            "id": 2, "name": "Sumi", "categoryId": 1, "price": {"amount": 45_000, "currency": "JPY"},
+            "source": {"name": "Old Farm"}, "metadata": {"zoo": "=1+1"},
+        }),
+        json!({
+            "id": 3, "name": "Amal", "categoryId": 1, "status": "sold", "microchip": "985112004567890",
+            "price": {"amount": 5, "currency": "KWD"},
+        }),
+        json!({"id": 4, "name": "Rex", "categoryId": 1}),
+    ];
+    let lines = animals.map(|animal: Value| {
+        // The order of the members is that of the service.
+        let text = serde_json::to_string(&animal).unwrap();
+        text + "\n"
+    });
+    lines.concat()
+}
+
+fn values(lines: &str) -> Vec<Value> {
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn every_member_survives_files_and_is_the_same_in_tables() {
+    let home = Home::new();
+    fs::write(home.path("animals.jsonl"), animals()).unwrap();
+    run(&home, &["import", "animals.jsonl"]).success();
+    let lines = exported(&home);
+    assert_eq!(values(&lines), values(&animals()));
+    assert_logged(&home);
+    run(&home, &["check"]).success();
+
+    let table = run(&home, &["export", "--format", "csv"]).success().stdout;
+    assert!(
+        table.starts_with(
+            "id,name,categoryId,status,breed,sex,birthDate,color,microchip,price,currency,\
+             description,notes,location,acquiredOn,source.name,source.address,source.licence,\
+             metadata.Feed-1,metadata.litter_2,metadata.zoo\n"
+        ),
+        "{table}"
+    );
+    assert!(table.contains(",985112004567890,1450.00,USD,"), "{table}");
+    assert!(
+        table.contains(",45000,JPY,") && table.contains(",0.005,KWD,"),
+        "{table}"
+    );
+    for (file, content) in [("out.csv", &table), ("out.jsonl", &lines)] {
+        let other = Home::new();
+        fs::write(other.path(file), content).unwrap();
+        run(&other, &["import", file]).success();
+        assert_eq!(exported(&other), lines, "{file}");
+        let again = run(&other, &["export", "--format", "csv"]).success().stdout;
+        assert_eq!(again, table, "{file}");
+    }
+}
+
+#[test]
+fn tables_with_other_names_and_formats_are_imported() {
+    let home = Home::new();
+    let table = "Name;Category;Birth date;Price;Currency;Source name;Metadata.Own Key;metadata.ok\n\
+                 Rex;1;2024-02-29;450,5;eur;Old Farm;;yes\n";
+    fs::write(home.path("animals.csv"), table).unwrap();
+    run(&home, &["import", "animals.csv"]).success();
+    let expected = json!({
+        "id": 1, "name": "Rex", "categoryId": 1, "birthDate": "2024-02-29",
+        "price": {"amount": 45_050, "currency": "EUR"}, "source": {"name": "Old Farm"},
+        "metadata": {"ok": "yes"},
+    });
+    assert_eq!(values(&exported(&home)), [expected]);
+
+    let table = "name,categoryId,price,currency,metadata.a b\n\
+                 A,1,450,,\nB,1,45.001,EUR,\nC,1,,,x\nD,1,-1,EUR,\n";
+    fs::write(home.path("bad.csv"), table).unwrap();
+    let failed = run(&home, &["import", "bad.csv"]);
+    failed.assert_fails(1, "4 lines are invalid");
+    for reason in [
+        "line 2: price.currency: required",
+        "line 3: price: must be a decimal number such as 450.00, got \"45.001\"",
+        "line 4: metadata: a key must be",
+        "line 5: price: must be a decimal number",
+    ] {
+        assert!(failed.stderr.contains(reason), "{}", failed.stderr);
+    }
+}
+
+/// Microchips that are taken are reported before anything is imported.
+async fn taken_microchips_are_invalid_lines(home: &Home) {
+    let lines = |chips: &[(&str, &str)]| {
+        let lines = chips.iter().map(|(chip, status)| {
+            let pet = json!({"name": "A", "categoryId": 1, "microchip": chip, "status": status});
+            format!("{pet}\n")
+        });
+        lines.collect::<String>()
+    };
+    let first = lines(&[("123456789", "available"), ("987654321", "sold")]);
+    fs::write(home.path("first.jsonl"), first).unwrap();
+    run(home, &["import", "first.jsonl"]).success();
+    let second = lines(&[
+        ("123-456-789", "available"),
+        ("123456789", "sold"),
+        ("987654321", "available"),
+        ("987 654 321", "pending"),
+    ]);
+    fs::write(home.path("second.jsonl"), second).unwrap();
+    let failed = run(home, &["import", "second.jsonl"]);
+    failed.assert_fails(1, "2 lines are invalid");
+    for reason in [
+        "line 1: microchip: animal 1 has this number",
+        "line 4: microchip: line 3 has the same number",
+    ] {
+        assert!(failed.stderr.contains(reason), "{}", failed.stderr);
+    }
+    assert_eq!(exported(home).lines().count(), 2);
+    let imported = run(home, &["import", "second.jsonl", "--skip-invalid"]).success();
+    assert!(
+        imported.stderr.contains("Imported 2 animals"),
+        "{}",
+        imported.stderr
+    );
+    assert_eq!(exported(home).lines().count(), 4);
+}
+
+#[tokio::test]
+async fn taken_microchips_are_invalid_lines_on_sqlite() {
+    taken_microchips_are_invalid_lines(&Home::new()).await;
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn taken_microchips_are_invalid_lines_on_postgres() {
+    let cluster = Cluster::start();
+    taken_microchips_are_invalid_lines(&Home::with_database(
+        cluster.url(&cluster.create_database()),
+    ))
+    .await;
+}
+
+/// A copy has every member, orders with their buyers included.
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_copy_has_every_member() {
+    let home = Home::new();
+    fs::write(home.path("animals.jsonl"), animals()).unwrap();
+    run(&home, &["import", "animals.jsonl"]).success();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let buyer = json!({"name": "Ada", "address": "4 Orchard Street", "contact": "ada@example.com"});
+    let order = json!({"petId": 1, "buyer": buyer, "reference": "=R-1"});
+    let placed = client
+        .send_json(Method::POST, "/v1/store/orders", &order, None)
+        .await;
+    assert_eq!(placed.unwrap().status, 201);
+    service.stop();
+    let orders = |home: &Home| run(home, &["export", "--orders"]).success().stdout;
+    let cluster = Cluster::start();
+    let copy = Home::with_database(cluster.url(&cluster.create_database()));
+    home.petstore(&["copy", "--from", &home.url(), "--to", &copy.url()])
+        .success();
+    assert_eq!(exported(&copy), exported(&home));
+    assert_eq!(orders(&copy), orders(&home));
+    assert!(orders(&home).contains("Orchard"), "{}", orders(&home));
+    let table = run(&home, &["export", "--orders", "--format", "csv"])
+        .success()
+        .stdout;
+    assert!(
+        table.contains(",1450.00,USD,'=R-1,Ada,4 Orchard Street,ada@example.com\n"),
+        "{table}"
+    );
+    run(&copy, &["check"]).success();
+}
