@@ -254,7 +254,7 @@ fn rate_limits_have_short_forms() {
 fn an_invalid_pet_gets_every_error() {
     let object = Object::parse(br#"{"name":"","status":"lost"}"#).unwrap();
     let wrong = NewPet::from_object(&object).unwrap_err();
-    let fields: Vec<_> = wrong.iter().map(|invalid| invalid.field).collect();
+    let fields: Vec<_> = wrong.iter().map(|invalid| &*invalid.field).collect();
     assert_eq!(fields, ["name", "categoryId", "status"]);
 }
 
