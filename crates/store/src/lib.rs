@@ -21,8 +21,6 @@
 mod sql;
 #[macro_use]
 mod table;
-#[macro_use]
-mod rows;
 
 /// Evaluates an expression on the database that the store is on.
 macro_rules! with {
@@ -51,6 +49,7 @@ mod postgres;
 mod purge;
 mod queue;
 mod root;
+mod rows;
 mod sqlite;
 mod statements;
 mod tables;
