@@ -48,7 +48,7 @@ mod pets;
 mod postgres;
 mod purge;
 mod queue;
-mod root;
+mod root_user;
 mod rows;
 mod sqlite;
 mod statements;
@@ -92,7 +92,7 @@ pub use error::{Error, OpenError, explain};
 pub use lock_holder::holder_and_advice;
 pub use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
-pub use root::give_up_root;
+pub use root_user::give_up_root;
 pub use tables::Counts;
 pub use url::{DatabaseUrl, redact_password};
 
@@ -206,7 +206,7 @@ pub struct Version {
 }
 
 /// The maximum number of commands of the service that are queued at a time.
-const MAX_CONCURRENT: usize = 64;
+const MAX_QUEUED_SERVICE_COMMANDS: usize = 64;
 
 /// The time for which a replica may deliver to a webhook after it has leased it or renewed the
 /// lease.
@@ -334,7 +334,7 @@ impl Store {
         commands: impl Iterator<Item = C>,
     ) -> Result<Vec<C::Output>, Error> {
         let executions = commands.map(|command| self.execute_once(None, command));
-        let mut replies = pin!(stream::iter(executions).buffer_unordered(MAX_CONCURRENT));
+        let mut replies = pin!(stream::iter(executions).buffer_unordered(MAX_QUEUED_SERVICE_COMMANDS));
         let mut executed = Vec::new();
         let mut failed = None;
         while let Some(reply) = replies.next().await {

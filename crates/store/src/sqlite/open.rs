@@ -14,7 +14,7 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    super::{Options, Role, error::OpenError, root::reject_shared_folder},
+    super::{Options, Role, error::OpenError, root_user::reject_shared_folder},
     connect::{BUSY_TIMEOUT, connect_read_only},
     files::identity,
     migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, schema_state},
