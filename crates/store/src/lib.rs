@@ -83,9 +83,9 @@ use statements::NamedSql;
 use table::{Group, Record, Table, Value};
 
 pub use admin::{
-    ExportContext, FileImport, FileImportError, Inspection, ReadError, RestoreSummary, Server,
-    backup, backup_to_stream, category_names, check, copy, explain_statements, export_orders,
-    export_pets, find_import, find_microchips, inspect, list_keys, restore,
+    DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, ReadError,
+    RestoreSummary, backup, backup_to_stream, category_names, check, copy, explain_statements,
+    export_orders, export_pets, find_import, find_microchips, inspect, list_keys, restore,
 };
 
 pub use error::{Error, OpenError, explain};
@@ -334,7 +334,8 @@ impl Store {
         commands: impl Iterator<Item = C>,
     ) -> Result<Vec<C::Output>, Error> {
         let executions = commands.map(|command| self.execute_once(None, command));
-        let mut replies = pin!(stream::iter(executions).buffer_unordered(MAX_QUEUED_SERVICE_COMMANDS));
+        let mut replies =
+            pin!(stream::iter(executions).buffer_unordered(MAX_QUEUED_SERVICE_COMMANDS));
         let mut executed = Vec::new();
         let mut failed = None;
         while let Some(reply) = replies.next().await {
