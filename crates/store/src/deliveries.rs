@@ -8,7 +8,7 @@ use super::{
     error::MissingRow,
     list::Select,
     rows::{Access, Stored},
-    table::{Group, OuterJoin, Value, columns_of, names},
+    table::{ColumnGroup, OuterJoin, Value, columns_of, names},
     tables::{DeliveryRow, Keys},
 };
 use domain::{

@@ -23,7 +23,7 @@ mod sql;
 mod table;
 
 /// Evaluates an expression on the database that the store is on.
-macro_rules! with {
+macro_rules! on_database {
     ($store:expr, $db:ident => $call:expr) => {
         match $store {
             $crate::Store::Sqlite($db) => $call,
@@ -80,7 +80,7 @@ use queue::wait;
 use sql::Sql;
 use sqlite::Sqlite;
 use statements::NamedSql;
-use table::{Group, Record, Table, Value};
+use table::{ColumnGroup, Record, Table, Value};
 
 pub use admin::{
     DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, ReadError,
@@ -234,7 +234,7 @@ impl Store {
 
     /// Drains the write queues, then closes the database.
     pub async fn close(&self) {
-        with!(self, db => db.close().await)
+        on_database!(self, db => db.close().await)
     }
 
     /// Records that the store is open now, for the next process: see [`Settling`]. On
@@ -257,7 +257,7 @@ impl Store {
 
     /// Health check: fails unless the store can be read and written now.
     pub async fn ping(&self) -> Result<(), Error> {
-        with!(self, db => db.ping().await)
+        on_database!(self, db => db.ping().await)
     }
 
     /// Returns the last failure of a client's call that made the store unusable. A successful
@@ -295,7 +295,7 @@ impl Store {
     }
 
     pub fn metrics(&self) -> StoreMetrics<'_> {
-        with!(self, db => db.metrics())
+        on_database!(self, db => db.metrics())
     }
 
     /// Executes a command, and returns once it is committed. Its event names the API key, if there
@@ -357,7 +357,7 @@ impl Store {
         sql: &'static Sql,
         parameters: Vec<Value<'static>>,
     ) -> Result<Vec<T>, Error> {
-        with!(self, db => db.query(sql, parameters).await)
+        on_database!(self, db => db.query(sql, parameters).await)
     }
 
     /// Reads the only row, if there is one.
@@ -376,7 +376,7 @@ impl Store {
         sql: &'static Sql,
         parameters: Vec<Value<'static>>,
     ) -> Result<u64, Error> {
-        with!(self, db => db.write(sql, parameters).await)
+        on_database!(self, db => db.write(sql, parameters).await)
     }
 
     /// Reads a page.
@@ -385,7 +385,7 @@ impl Store {
         select: Select,
         query: ListQuery<F>,
     ) -> Result<Page<F::Item>, Error> {
-        with!(self, db => db.list(select, query).await)
+        on_database!(self, db => db.list(select, query).await)
     }
 
     /// Reads a page of a table, without a filter.
@@ -411,7 +411,7 @@ impl Store {
 
     /// Returns the source of all events: a URN with a random UUID of this store.
     pub fn event_source(&self) -> &str {
-        with!(self, db => db.event_source())
+        on_database!(self, db => db.event_source())
     }
 
     /// Follows the head of the event log: the last sequence number up to which the order
@@ -420,7 +420,7 @@ impl Store {
     /// on another server, after a failover: only reading tells whether a position is still
     /// valid.
     pub fn event_head(&self) -> watch::Receiver<i64> {
-        with!(self, db => db.event_head())
+        on_database!(self, db => db.event_head())
     }
 
     /// Moves the head past every change that was acknowledged before the call, unless a
@@ -434,7 +434,7 @@ impl Store {
 
     /// Returns the newest event up to the head.
     pub async fn event_newest(&self) -> Result<Option<Event>, Error> {
-        with!(self, db => db.event_newest().await)
+        on_database!(self, db => db.event_newest().await)
     }
 
     /// Reads up to `limit` events after a position, up to the head; without a position, from
@@ -446,13 +446,13 @@ impl Store {
         sort: Sort,
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
-        with!(self, db => db.event_read(after, sort, limit).await)
+        on_database!(self, db => db.event_read(after, sort, limit).await)
     }
 
     /// Deletes a batch of the oldest events that need not be kept. Returns the number deleted;
     /// 0 if none are left.
     pub async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
-        with!(self, db => db.event_purge(retention).await)
+        on_database!(self, db => db.event_purge(retention).await)
     }
 
     /// Returns the sequence number of the last event that was purged; 0 if none was.
@@ -472,7 +472,7 @@ impl Store {
 
     /// Returns the event with this id; `None` if the log does not have it.
     pub async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
-        with!(self, db => db.event_get(id).await)
+        on_database!(self, db => db.event_get(id).await)
     }
 
     /// Returns how far the clock of deliveries is ahead of the system clock. On PostgreSQL it

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     rows::{ForEachTable, Keyed, LoggedChange, RowChange, Rows, Stored, to_json},
-    table::{Column, Columns, CorruptValue, Field, Group, Kind, Record, Row, Table, Value},
+    table::{Column, ColumnGroup, Columns, CorruptValue, Field, Kind, Record, Row, Table, Value},
 };
 use domain::{
     api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
@@ -276,7 +276,7 @@ impl Record for WebhookState {
     }
 }
 
-impl Group for WebhookState {
+impl ColumnGroup for WebhookState {
     fn columns(names: &'static str) -> Vec<Column> {
         <Option<(String, DisabledReason)>>::columns(names)
     }
