@@ -293,15 +293,7 @@ fn record<R: RecordedRejection>(
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NotFound;
 
-impl RecordedRejection for NotFound {
-    fn code(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn from_record(_: &str, _: Option<i64>) -> Option<Self> {
-        None
-    }
-}
+impl RecordedRejection for NotFound {}
 
 #[derive(Debug, thiserror::Error)]
 #[error("unknown outcome {0:?} in idempotency_keys; was it written by a newer version?")]
