@@ -144,12 +144,12 @@ fn contract_examples_work() {
     let service = Installation::start();
     service.run("KEY=$(petstore keys create first) && curl -sf http://127.0.0.1:8080/v1/pets -H \"Authorization: Bearer $KEY\" -d '{\"name\":\"A\",\"categoryId\":1,\"status\":\"available\"}' -H 'Content-Type: application/json'");
     let statuses = statuses(&service, &contract);
-    // List, by name, by id; create, get, update, delete.
-    let pets = [OK, OK, OK, CREATED, OK, OK, NO_CONTENT];
+    // List, by name, by id, by microchip; create, get, update, delete.
+    let pets = [OK, OK, OK, OK, CREATED, OK, OK, NO_CONTENT];
     // List, put, delete.
     let categories = [OK, CREATED, NO_CONTENT];
-    // Inventory; list, place, get, complete, cancel (too late), return.
-    let store = [OK, OK, CREATED, OK, OK, "HTTP/1.1 409 Conflict", OK];
+    // Inventory; list, place, get, update, complete, cancel (too late), return.
+    let store = [OK, OK, CREATED, OK, OK, OK, "HTTP/1.1 409 Conflict", OK];
     let accepted = "HTTP/1.1 202 Accepted";
     let gone = "HTTP/1.1 410 Gone";
     // Create, list, get, update, rotate, test, replay, deliveries, retry (unknown).

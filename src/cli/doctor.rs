@@ -135,7 +135,7 @@ impl Doctor {
         match checks::store(report.on("store"), &target).await {
             Ok(inspection) => {
                 checks::keys(report.on("keys"), &inspection.keys, &target);
-                process = FileProcess::find(&inspection.server).await;
+                process = FileProcess::find(&inspection.details).await;
                 store = Some(inspection);
             }
             Err(error) => report.advised_problem(&error.to_string()),

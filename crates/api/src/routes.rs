@@ -187,7 +187,7 @@ mod tests {
             (Method::GET, "/v1/pets/1/", "not found"),
             (Method::GET, "/v1/pets/1/2", "not found"),
             (Method::POST, "/v1/store/orders//cancel", "not found"),
-            (Method::POST, "/v1/store/orders/cancel", "GET, HEAD"),
+            (Method::POST, "/v1/store/orders/cancel", "GET, HEAD, PATCH"),
             (Method::PUT, "/v1/pets", "GET, HEAD, POST"),
             (Method::PUT, "/v1/pets/1", "GET, HEAD, PATCH, DELETE"),
             (Method::GET, "/v1/store/orders/1/complete", "POST"),

@@ -34,7 +34,7 @@ use domain::{
 };
 use metrics::Lag;
 use store::{
-    self, Store,
+    self, RENEW_BEFORE, Store,
     event_tail::{EventTail, ScanQueue},
 };
 use telemetry::error_latch::ErrorLatch;
@@ -98,9 +98,9 @@ impl Default for Limits {
 /// The interval between attempts to lease webhooks that no replica has, and to notice changes
 /// that were made through another replica.
 const LEASE_INTERVAL: Duration = Duration::from_secs(1);
-/// The time after which deliveries end if the leases cannot be renewed. It is less than the rest
-/// of a lease that need not be renewed yet.
+/// Deliveries stop after this time without a renewal, before a lease can expire.
 const MAX_LEASE_AGE: Duration = Duration::from_secs(10);
+const _: () = assert!((MAX_LEASE_AGE.as_secs() as i64) < RENEW_BEFORE.as_secs());
 /// The maximum number of store operations in flight: requests of clients must not wait for
 /// hundreds of webhooks.
 const MAX_STORE_OPERATIONS: usize = 64;
@@ -134,7 +134,7 @@ struct WorkerContext {
 
 impl WorkerContext {
     /// Runs an operation of the store. Leaves its error to the dispatcher, which logs it.
-    async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Result<T, StoreFailed>
+    async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Result<T, StoreFailure>
     where
         F: Future<Output = Result<T, store::Error>>,
     {
@@ -142,13 +142,13 @@ impl WorkerContext {
         let result = operation(self.store.clone()).await;
         result.map_err(|error| {
             *self.store_error.lock().expect(LOCK) = Some(error);
-            StoreFailed
+            StoreFailure
         })
     }
 }
 
 /// An operation of the store failed.
-struct StoreFailed;
+struct StoreFailure;
 
 /// Handle to a worker task. Dropping it aborts the task.
 struct Handle {

@@ -40,7 +40,7 @@ pub struct IdempotentRequest {
 }
 
 impl IdempotentRequest {
-    /// Returns an id that distinguishes the request from all others.
+    /// Returns an id of the idempotency key that is unique across API keys.
     pub fn id(&self) -> String {
         format!("{} {}", self.api_key_id, self.key.as_str())
     }
@@ -58,12 +58,14 @@ pub enum Idempotent<T> {
 }
 
 /// A reason to reject a request that can be recorded under its idempotency key
-/// and replayed to a retry.
+/// and replayed to a retry. By default it is never recorded.
 pub trait RecordedRejection: Send + Sync + 'static {
     /// Returns the code that is stored, or `None` if the rejection is not recorded: a retry is
     /// then decided again. A code must never change, as records outlive the program version that
     /// wrote them.
-    fn code(&self) -> Option<&'static str>;
+    fn code(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Returns the id of the resource that the rejection names.
     fn resource_id(&self) -> Option<i64> {
@@ -71,9 +73,12 @@ pub trait RecordedRejection: Send + Sync + 'static {
     }
 
     /// The inverse of [`code`](Self::code) and [`resource_id`](Self::resource_id).
-    fn from_record(code: &str, resource_id: Option<i64>) -> Option<Self>
+    fn from_record(_code: &str, _resource_id: Option<i64>) -> Option<Self>
     where
-        Self: Sized;
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// Declares the codes of rejections, and the ids that they carry.
@@ -113,12 +118,4 @@ macro_rules! recorded_rejection {
 pub(crate) use recorded_rejection;
 
 /// For requests that are never rejected once they are valid.
-impl RecordedRejection for Infallible {
-    fn code(&self) -> Option<&'static str> {
-        match *self {}
-    }
-
-    fn from_record(_: &str, _: Option<i64>) -> Option<Self> {
-        None
-    }
-}
+impl RecordedRejection for Infallible {}

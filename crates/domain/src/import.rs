@@ -64,15 +64,7 @@ pub enum ChunkRejection {
     MicrochipTaken { microchip: String, holder: i64 },
 }
 
-impl RecordedRejection for ChunkRejection {
-    fn code(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn from_record(_: &str, _: Option<i64>) -> Option<Self> {
-        None
-    }
-}
+impl RecordedRejection for ChunkRejection {}
 
 /// A part of an import, written in one transaction together with the progress.
 #[derive(Debug, Clone, Serialize)]

@@ -1,4 +1,4 @@
-//! Commands: every write that a client asks for.
+//! Commands: writes that are decided from rows in pure code.
 //!
 //! A command names the rows that it reads, and decides in pure code what it changes. Both
 //! databases run a batch of commands in the same way: load the rows, decide one command
@@ -156,7 +156,7 @@ pub(super) trait PendingCommand: Send {
 /// A queued command, with the channel for its result.
 pub(super) struct QueuedCommand<C: Command> {
     command: C,
-    /// `None` if the service makes the change.
+    /// The API key to name in the event; `None` if there is no event or no key.
     api_key_id: Option<i64>,
     request: Option<IdempotentRequest>,
     result: Option<CommandResult<C>>,
@@ -293,15 +293,7 @@ fn record<R: RecordedRejection>(
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NotFound;
 
-impl RecordedRejection for NotFound {
-    fn code(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn from_record(_: &str, _: Option<i64>) -> Option<Self> {
-        None
-    }
-}
+impl RecordedRejection for NotFound {}
 
 #[derive(Debug, thiserror::Error)]
 #[error("unknown outcome {0:?} in idempotency_keys; was it written by a newer version?")]

@@ -8,11 +8,12 @@ use super::{
     error::MissingRow,
     list::Select,
     rows::{Access, Stored},
-    table::{Group, OuterJoin, Value, columns_of, names},
+    table::{ColumnGroup, OuterJoin, Value, columns_of, names},
     tables::{DeliveryRow, Keys},
 };
 use domain::{
     event::EventId,
+    idempotency::RecordedRejection,
     page::{ListQuery, Page},
     webhook::{
         WebhookId, WebhookState,
@@ -62,7 +63,7 @@ impl Command for SaveProgress {
     const LANE: Lane = Lane::Bulk;
 
     type Output = ();
-    type Rejection = NotFound;
+    type Rejection = LeaseLost;
 
     fn keys(&self, keys: &mut Keys) {
         keys.webhooks.push(self.id);
@@ -73,13 +74,13 @@ impl Command for SaveProgress {
         keys.deliveries.extend(all);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), NotFound> {
-        let before = draft.tables.webhooks.get(&self.id).ok_or(NotFound)?;
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), LeaseLost> {
+        let before = draft.tables.webhooks.get(&self.id).ok_or(LeaseLost)?;
         let leased_by = before.lease.as_ref().map(|(owner, _)| owner);
         let is_leased = self.owner.is_none() || self.owner.as_ref() == leased_by;
         let is_enabled = before.webhook.state == WebhookState::Enabled;
         if !is_leased || !is_enabled || before.epoch != self.epoch {
-            return Err(NotFound);
+            return Err(LeaseLost);
         }
         let after = before.clone().advance(&self.progress, draft.times.now);
         draft.put(after);
@@ -96,6 +97,12 @@ impl Command for SaveProgress {
         Ok(())
     }
 }
+
+/// The rejection of progress: another replica has the lease, or the webhook was changed, disabled
+/// or deleted.
+struct LeaseLost;
+
+impl RecordedRejection for LeaseLost {}
 
 struct RetryDelivery {
     id: WebhookId,

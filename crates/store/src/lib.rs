@@ -21,11 +21,9 @@
 mod sql;
 #[macro_use]
 mod table;
-#[macro_use]
-mod rows;
 
 /// Evaluates an expression on the database that the store is on.
-macro_rules! with {
+macro_rules! on_database {
     ($store:expr, $db:ident => $call:expr) => {
         match $store {
             $crate::Store::Sqlite($db) => $call,
@@ -50,7 +48,8 @@ mod pets;
 mod postgres;
 mod purge;
 mod queue;
-mod root;
+mod root_user;
+mod rows;
 mod sqlite;
 mod statements;
 mod tables;
@@ -81,19 +80,19 @@ use queue::wait;
 use sql::Sql;
 use sqlite::Sqlite;
 use statements::NamedSql;
-use table::{Group, Record, Table, Value};
+use table::{ColumnGroup, Record, Table, Value};
 
 pub use admin::{
-    ExportContext, FileImport, FileImportError, Inspection, ReadError, RestoreSummary, Server,
-    backup, backup_to_stream, category_names, check, copy, explain_statements, export_orders,
-    export_pets, find_import, find_microchips, inspect, list_keys, restore,
+    DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, ReadError,
+    RestoreSummary, backup, backup_to_stream, category_names, check, copy, explain_statements,
+    export_orders, export_pets, find_import, find_microchips, inspect, list_keys, restore,
 };
 
 pub use error::{Error, OpenError, explain};
 pub use lock_holder::holder_and_advice;
 pub use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
-pub use root::give_up_root;
+pub use root_user::give_up_root;
 pub use tables::Counts;
 pub use url::{DatabaseUrl, redact_password};
 
@@ -149,7 +148,7 @@ pub enum Role {
     /// Serves requests. An SQLite file has at most one such process.
     Service,
     /// Runs one command, possibly beside a running service.
-    Command,
+    Cli,
 }
 
 /// Options for opening a store.
@@ -187,7 +186,7 @@ impl Options {
             write_queue_capacity: 4096,
             settling: match role {
                 Role::Service => Settling::DURATION,
-                Role::Command => SignedDuration::ZERO,
+                Role::Cli => SignedDuration::ZERO,
             },
             fault: None,
         }
@@ -196,7 +195,7 @@ impl Options {
 
 /// Version of the store, for cache validation.
 ///
-/// It has changed when a write is acknowledged. A read that starts after the version was
+/// It advances before a write is acknowledged. A read that starts after the version was
 /// taken therefore sees every write that the version counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Version {
@@ -207,11 +206,13 @@ pub struct Version {
 }
 
 /// The maximum number of commands of the service that are queued at a time.
-const MAX_CONCURRENT: usize = 64;
+const MAX_QUEUED_SERVICE_COMMANDS: usize = 64;
 
 /// The time for which a replica may deliver to a webhook after it has leased it or renewed the
 /// lease.
 pub const WEBHOOK_LEASE: SignedDuration = SignedDuration::from_secs(20);
+/// A lease is renewed when less than this is left of it.
+pub const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(15);
 
 /// An open store on one of the databases.
 #[derive(Debug)]
@@ -233,7 +234,7 @@ impl Store {
 
     /// Drains the write queues, then closes the database.
     pub async fn close(&self) {
-        with!(self, db => db.close().await)
+        on_database!(self, db => db.close().await)
     }
 
     /// Records that the store is open now, for the next process: see [`Settling`]. On
@@ -245,7 +246,8 @@ impl Store {
         }
     }
 
-    /// Limits a time of the clock of deliveries to a time that has certainly passed.
+    /// Returns `time` of the clock of deliveries, or an earlier time that has passed even if the
+    /// clock is fast.
     pub fn limit_to_certain(&self, time: Timestamp) -> Timestamp {
         match self {
             Self::Sqlite(db) => time.min(db.certain_time()),
@@ -255,11 +257,12 @@ impl Store {
 
     /// Health check: fails unless the store can be read and written now.
     pub async fn ping(&self) -> Result<(), Error> {
-        with!(self, db => db.ping().await)
+        on_database!(self, db => db.ping().await)
     }
 
-    /// Returns the failure of a client's call after which the store is not usable, until
-    /// [`ping`](Self::ping) succeeds. `None` on PostgreSQL, where `ping` asks the server.
+    /// Returns the last failure of a client's call that made the store unusable. A successful
+    /// [`ping`](Self::ping) clears it, unless the file is damaged. `None` on PostgreSQL, where
+    /// `ping` asks the server.
     pub fn failure(&self) -> Option<Error> {
         match self {
             Self::Sqlite(db) => db.failure(),
@@ -292,11 +295,11 @@ impl Store {
     }
 
     pub fn metrics(&self) -> StoreMetrics<'_> {
-        with!(self, db => db.metrics())
+        on_database!(self, db => db.metrics())
     }
 
-    /// Executes a command for an API key, or for the service itself, and returns once it is
-    /// committed. It is not cancelled if the caller disconnects.
+    /// Executes a command, and returns once it is committed. Its event names the API key, if there
+    /// is one. It is not cancelled if the caller disconnects.
     async fn execute<C: Command>(
         &self,
         api_key_id: Option<i64>,
@@ -331,7 +334,8 @@ impl Store {
         commands: impl Iterator<Item = C>,
     ) -> Result<Vec<C::Output>, Error> {
         let executions = commands.map(|command| self.execute_once(None, command));
-        let mut replies = pin!(stream::iter(executions).buffer_unordered(MAX_CONCURRENT));
+        let mut replies =
+            pin!(stream::iter(executions).buffer_unordered(MAX_QUEUED_SERVICE_COMMANDS));
         let mut executed = Vec::new();
         let mut failed = None;
         while let Some(reply) = replies.next().await {
@@ -353,7 +357,7 @@ impl Store {
         sql: &'static Sql,
         parameters: Vec<Value<'static>>,
     ) -> Result<Vec<T>, Error> {
-        with!(self, db => db.query(sql, parameters).await)
+        on_database!(self, db => db.query(sql, parameters).await)
     }
 
     /// Reads the only row, if there is one.
@@ -372,7 +376,7 @@ impl Store {
         sql: &'static Sql,
         parameters: Vec<Value<'static>>,
     ) -> Result<u64, Error> {
-        with!(self, db => db.write(sql, parameters).await)
+        on_database!(self, db => db.write(sql, parameters).await)
     }
 
     /// Reads a page.
@@ -381,7 +385,7 @@ impl Store {
         select: Select,
         query: ListQuery<F>,
     ) -> Result<Page<F::Item>, Error> {
-        with!(self, db => db.list(select, query).await)
+        on_database!(self, db => db.list(select, query).await)
     }
 
     /// Reads a page of a table, without a filter.
@@ -407,7 +411,7 @@ impl Store {
 
     /// Returns the source of all events: a URN with a random UUID of this store.
     pub fn event_source(&self) -> &str {
-        with!(self, db => db.event_source())
+        on_database!(self, db => db.event_source())
     }
 
     /// Follows the head of the event log: the last sequence number up to which the order
@@ -416,7 +420,7 @@ impl Store {
     /// on another server, after a failover: only reading tells whether a position is still
     /// valid.
     pub fn event_head(&self) -> watch::Receiver<i64> {
-        with!(self, db => db.event_head())
+        on_database!(self, db => db.event_head())
     }
 
     /// Moves the head past every change that was acknowledged before the call, unless a
@@ -430,7 +434,7 @@ impl Store {
 
     /// Returns the newest event up to the head.
     pub async fn event_newest(&self) -> Result<Option<Event>, Error> {
-        with!(self, db => db.event_newest().await)
+        on_database!(self, db => db.event_newest().await)
     }
 
     /// Reads up to `limit` events after a position, up to the head; without a position, from
@@ -442,13 +446,13 @@ impl Store {
         sort: Sort,
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
-        with!(self, db => db.event_read(after, sort, limit).await)
+        on_database!(self, db => db.event_read(after, sort, limit).await)
     }
 
     /// Deletes a batch of the oldest events that need not be kept. Returns the number deleted;
     /// 0 if none are left.
     pub async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
-        with!(self, db => db.event_purge(retention).await)
+        on_database!(self, db => db.event_purge(retention).await)
     }
 
     /// Returns the sequence number of the last event that was purged; 0 if none was.
@@ -468,7 +472,7 @@ impl Store {
 
     /// Returns the event with this id; `None` if the log does not have it.
     pub async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
-        with!(self, db => db.event_get(id).await)
+        on_database!(self, db => db.event_get(id).await)
     }
 
     /// Returns how far the clock of deliveries is ahead of the system clock. On PostgreSQL it

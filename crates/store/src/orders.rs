@@ -258,7 +258,7 @@ impl Store {
     /// Cancels a batch of the orders whose reservation has expired. Returns their number; 0
     /// if none are left.
     pub async fn order_expire(&self) -> Result<u64, Error> {
-        let expired = with!(self, db => db.expired_orders(EXPIRE_BATCH_SIZE).await)?;
+        let expired = on_database!(self, db => db.expired_orders(EXPIRE_BATCH_SIZE).await)?;
         let commands = expired.into_iter().map(ExpireOrder);
         Ok(self.execute_all(commands).await?.len() as u64)
     }

@@ -184,6 +184,6 @@ impl Store {
     }
 
     pub async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
-        with!(self, db => db.pet_list(query).await)
+        on_database!(self, db => db.pet_list(query).await)
     }
 }

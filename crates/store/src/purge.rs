@@ -54,16 +54,16 @@ impl Purge {
 /// deleted; 0 if none are left.
 impl Store {
     pub async fn idempotency_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        with!(self, db => db.purge(Purge::IdempotencyKeys, retention).await)
+        on_database!(self, db => db.purge(Purge::IdempotencyKeys, retention).await)
     }
 
     /// Deletes deliveries that were given up.
     pub async fn delivery_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        with!(self, db => db.purge(Purge::FailedDeliveries, retention).await)
+        on_database!(self, db => db.purge(Purge::FailedDeliveries, retention).await)
     }
 
     /// Deletes records of imports, and the oldest ones if there are too many.
     pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        with!(self, db => db.purge(Purge::Imports, retention).await)
+        on_database!(self, db => db.purge(Purge::Imports, retention).await)
     }
 }

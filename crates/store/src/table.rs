@@ -162,7 +162,7 @@ pub(super) struct Column {
 }
 
 /// A value that is stored in one or more columns.
-pub(super) trait Group: Record {
+pub(super) trait ColumnGroup: Record {
     /// Returns the columns. `names` comes from the declaration: the name of the field, or
     /// names that are separated by commas.
     fn columns(names: &'static str) -> Vec<Column>;
@@ -177,7 +177,7 @@ impl<F: Field> Record for F {
     }
 }
 
-impl<F: Field> Group for F {
+impl<F: Field> ColumnGroup for F {
     fn columns(name: &'static str) -> Vec<Column> {
         vec![Column {
             name,
@@ -198,7 +198,7 @@ impl<A: Field, B: Field> Record for Option<(A, B)> {
     }
 }
 
-impl<A: Field, B: Field> Group for Option<(A, B)> {
+impl<A: Field, B: Field> ColumnGroup for Option<(A, B)> {
     fn columns(names: &'static str) -> Vec<Column> {
         let names = names.split(", ");
         let columns = names.zip([A::KIND, B::KIND]);
@@ -238,7 +238,7 @@ impl<A: Key, B: Key> Key for (A, B) {
 }
 
 /// A struct that is stored as a row.
-pub(super) trait Table: Group {
+pub(super) trait Table: ColumnGroup {
     const NAME: &'static str;
 
     /// Columns that are computed from the others, to be searched or compared by the
@@ -282,7 +282,7 @@ pub(super) fn names(columns: &[Column]) -> String {
 }
 
 /// Returns the columns of the field that `field` returns.
-pub(super) fn columns_of_field<S, G: Group>(
+pub(super) fn columns_of_field<S, G: ColumnGroup>(
     _field: fn(&S) -> &G,
     names: &'static str,
 ) -> Vec<Column> {
@@ -310,7 +310,7 @@ macro_rules! columns {
             }
         }
 
-        impl $crate::table::Group for $type {
+        impl $crate::table::ColumnGroup for $type {
             fn columns(_: &'static str) -> Vec<$crate::table::Column> {
                 [$($crate::table::columns_of_field(
                     |row: &Self| &row.$field,
@@ -320,7 +320,7 @@ macro_rules! columns {
             }
 
             fn write<'a>(&'a self, put: &mut dyn FnMut($crate::table::Value<'a>)) {
-                $($crate::table::Group::write(&self.$field, put);)+
+                $($crate::table::ColumnGroup::write(&self.$field, put);)+
             }
         }
     };
@@ -347,7 +347,7 @@ macro_rules! optional_object {
             }
         }
 
-        impl $crate::table::Group for Option<$type> {
+        impl $crate::table::ColumnGroup for Option<$type> {
             fn columns(names: &'static str) -> Vec<$crate::table::Column> {
                 let kinds = [
                     $(<$Required as $crate::table::Field>::KIND,)+

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     rows::{ForEachTable, Keyed, LoggedChange, RowChange, Rows, Stored, to_json},
-    table::{Column, Columns, CorruptValue, Field, Group, Kind, Record, Row, Table, Value},
+    table::{Column, ColumnGroup, Columns, CorruptValue, Field, Kind, Record, Row, Table, Value},
 };
 use domain::{
     api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
@@ -276,7 +276,7 @@ impl Record for WebhookState {
     }
 }
 
-impl Group for WebhookState {
+impl ColumnGroup for WebhookState {
     fn columns(names: &'static str) -> Vec<Column> {
         <Option<(String, DisabledReason)>>::columns(names)
     }
@@ -387,6 +387,116 @@ columns! {
     }
 }
 
+/// Declares the tables that commands change: the name of each in the working set, and the type
+/// of its rows.
+macro_rules! tables {
+    ($($table:ident: $type:ident,)+) => {
+        pub(super) const TABLE_NAMES: &[&str] = &[$(<$type as Table>::NAME,)+];
+
+        /// The rows of all tables.
+        #[derive(Default)]
+        pub(super) struct Tables {
+            $(pub(super) $table: Rows<$type>,)+
+        }
+
+        /// Finds the rows of one table among those of all.
+        pub(super) struct TableOf<T: Keyed> {
+            pub(super) rows: fn(&Tables) -> &Rows<T>,
+            pub(super) rows_mut: fn(&mut Tables) -> &mut Rows<T>,
+        }
+
+        /// A visitor of the keys of every table.
+        pub(super) trait ForEachKeys<'a> {
+            type Error;
+
+            fn visit<T: Stored>(
+                &mut self,
+                keys: &'a [T::Key],
+                table: TableOf<T>,
+            ) -> Result<(), Self::Error>;
+        }
+
+        /// The rows that commands read, and the new ids that they need.
+        #[derive(Default)]
+        pub(super) struct Keys {
+            $(pub(super) $table: Vec<<$type as Keyed>::Key>,)+
+            /// Folded names, to find the categories that have them.
+            pub(super) category_names: Vec<String>,
+            /// Microchips, to find the pets that have them and are not sold.
+            pub(super) microchips: Vec<Microchip>,
+            /// Pets, and orders of pets, that may be sold now and not afterwards: their microchips
+            /// are looked for, too.
+            pub(super) unsold_pets: Vec<PetId>,
+            pub(super) returned_orders: Vec<OrderId>,
+            /// True if the number of webhooks is read. On PostgreSQL, an advisory lock keeps it
+            /// unchanged until the commit.
+            pub(super) counts_webhooks: bool,
+            /// The number of new ids of each [`Sequence`].
+            pub(super) new_ids: [usize; Sequence::ALL.len()],
+        }
+
+        impl Keys {
+            /// Returns true if nothing is read.
+            pub(super) fn is_empty(&self) -> bool {
+                $(self.$table.is_empty() &&)+
+                self.category_names.is_empty()
+                    && self.microchips.is_empty()
+                    && !self.counts_webhooks
+            }
+
+            /// Returns true if both name the same row of a table.
+            pub(super) fn overlaps(&self, other: &Self) -> bool {
+                $(self.$table.iter().any(|key| other.$table.contains(key)) ||)+ false
+            }
+
+            /// Returns true if a command that changes these rows has to wait for a later batch.
+            pub(super) fn must_wait(&self, tables: &Tables) -> bool {
+                $(self.$table.iter().any(|key| tables.$table.must_wait(key)) ||)+ false
+            }
+
+            /// Visits the keys of every table, in the order in which rows are locked.
+            pub(super) fn each<'a, V: ForEachKeys<'a>>(
+                &'a self,
+                visitor: &mut V,
+            ) -> Result<(), V::Error> {
+                $(visitor.visit(&self.$table, TableOf {
+                    rows: |tables| &tables.$table,
+                    rows_mut: |tables| &mut tables.$table,
+                })?;)+
+                Ok(())
+            }
+        }
+
+        /// A change of a row. Boxed, because some rows are large.
+        pub(super) enum Change {
+            $($type(Box<RowChange<$type>>),)+
+        }
+
+        $(impl From<RowChange<$type>> for Change {
+            fn from(change: RowChange<$type>) -> Self {
+                Self::$type(Box::new(change))
+            }
+        })+
+
+        impl Tables {
+            pub(super) fn apply(&mut self, change: Change) -> Option<LoggedChange> {
+                match change {
+                    $(Change::$type(change) => self.$table.change(*change),)+
+                }
+            }
+
+            /// Visits every table, in the order in which rows are written.
+            pub(super) fn each<'a, V: ForEachTable<'a>>(
+                &'a self,
+                visitor: &mut V,
+            ) -> Result<(), V::Error> {
+                $(visitor.visit(&self.$table)?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
 // Records come last: once a row is locked, the record of the transaction that had it before is
 // visible.
 tables! {
@@ -398,6 +508,20 @@ tables! {
     webhooks: StoredWebhook,
     deliveries: DeliveryRow,
     records: IdempotencyRecord,
+}
+
+/// Declares the key of each table.
+macro_rules! keyed {
+    ($($type:ty: $key:ty = |$row:ident| $value:expr;)+) => {$(
+        impl Keyed for $type {
+            type Key = $key;
+
+            fn key(&self) -> $key {
+                let $row = self;
+                $value
+            }
+        }
+    )+};
 }
 
 keyed! {

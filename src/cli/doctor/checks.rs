@@ -21,7 +21,7 @@ use super::{
     target::Target,
 };
 use domain::api_key::ApiKey;
-use store::{DatabaseUrl, Inspection, Server, inspect};
+use store::{DatabaseDetails, DatabaseUrl, Inspection, inspect};
 use system::atomic_file::side_file;
 
 const MIB: u64 = 1 << 20;
@@ -64,7 +64,7 @@ pub(super) async fn store(
     let inspection = inspect(&url)
         .await
         .map_err(|error| error.to_string().replace(&location(&url), &shown))?;
-    if let Server::Sqlite { wal_bytes, .. } = inspection.server
+    if let DatabaseDetails::Sqlite { wal_bytes, .. } = inspection.details
         && wal_bytes > LARGE_WAL
     {
         report.warning(
@@ -73,8 +73,8 @@ pub(super) async fn store(
         );
     }
     let options = database.options();
-    match inspection.server {
-        Server::Sqlite {
+    match inspection.details {
+        DatabaseDetails::Sqlite {
             is_damaged: Some(true),
             ..
         } => report.problem(
@@ -84,7 +84,7 @@ pub(super) async fn store(
                  in place with `petstore restore BACKUP{options}`"
             ),
         ),
-        Server::Sqlite {
+        DatabaseDetails::Sqlite {
             is_damaged: None, ..
         } => report.ok(format!(
             "{shown} can be read; it is large: check its pages with `petstore check{options}`"
@@ -144,7 +144,7 @@ pub(super) fn clock(report: &mut Report, store: Option<&Inspection>) {
         return report.problem(format!("the clock says {now:.0}"), advice);
     }
     if let Some(store) = store {
-        if let Server::Postgres { now: server_time } = store.server
+        if let DatabaseDetails::Postgres { now: server_time } = store.details
             && let difference = now.duration_since(server_time)
             && difference.abs() > CLOCK_TOLERANCE
         {

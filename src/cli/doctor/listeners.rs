@@ -9,7 +9,7 @@ use super::{
 };
 use api::loopback_if_unspecified;
 use import_socket::SocketState;
-use store::Server;
+use store::DatabaseDetails;
 
 /// The process that may have the file of the store open.
 pub(super) struct FileProcess {
@@ -19,8 +19,8 @@ pub(super) struct FileProcess {
 
 impl FileProcess {
     /// Returns `None` for a store that is not a file.
-    pub async fn find(server: &Server) -> Option<Self> {
-        let Server::Sqlite { path, is_open, .. } = server else {
+    pub async fn find(details: &DatabaseDetails) -> Option<Self> {
+        let DatabaseDetails::Sqlite { path, is_open, .. } = details else {
             return None;
         };
         Some(Self {

@@ -24,12 +24,12 @@ pub struct Inspection {
     pub keys: Vec<ApiKey>,
     /// The last change, or use of an API key, that is recorded.
     pub last_change: Option<Timestamp>,
-    pub server: Server,
+    pub details: DatabaseDetails,
 }
 
 /// Properties that only one of the databases has.
 #[derive(Debug)]
-pub enum Server {
+pub enum DatabaseDetails {
     Sqlite {
         /// The canonical path.
         path: PathBuf,
@@ -53,7 +53,7 @@ statements! {
 
 /// Inspects a store, live or not. Never creates or migrates one.
 pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
-    let (store, server) = match url {
+    let (store, details) = match url {
         DatabaseUrl::Sqlite(path) => {
             let path = sqlite::canonical_path(path)?;
             // Checked before this process opens the file.
@@ -66,25 +66,25 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
             } else {
                 None
             };
-            let server = Server::Sqlite {
+            let details = DatabaseDetails::Sqlite {
                 path,
                 is_damaged,
                 wal_bytes,
                 is_open,
             };
-            (Reader::File(db), server)
+            (Reader::File(db), details)
         }
         DatabaseUrl::Postgres(_) => {
             let store = Reader::open(url).await?;
             let select = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
             let now = store.one(select).await?;
-            (store, Server::Postgres { now })
+            (store, DatabaseDetails::Postgres { now })
         }
     };
     Ok(Inspection {
         last_change: store.one(LAST_CHANGE.text()).await?,
         keys: read_keys(&store).await?,
-        server,
+        details,
     })
 }
 

@@ -19,7 +19,7 @@ pub use copy::copy;
 pub use explain::explain_statements;
 pub use export::{ExportContext, category_names, export_orders, export_pets};
 pub use import::{FileImport, FileImportError, find_import, find_microchips};
-pub use inspect::{Inspection, Server, inspect, list_keys};
+pub use inspect::{DatabaseDetails, Inspection, inspect, list_keys};
 pub use reader::ReadError;
 pub use restore::{RestoreSummary, restore};
 

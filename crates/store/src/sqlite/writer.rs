@@ -42,8 +42,8 @@ const MAX_BATCH_SIZE: usize = 1024;
 
 /// The maximum time that a caller waits for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same in a command, whose busy handler may wait for the service first.
-const TOOL_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for command-line processes, whose busy handler may first wait for the service.
+const CLI_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pauses between the attempts to overwrite a failed commit.
 const OVERWRITE_DELAYS: [Duration; 4] = [
@@ -124,7 +124,7 @@ impl Writer {
             shared,
             timeout: match options.role {
                 Role::Service => WRITE_TIMEOUT,
-                Role::Command => TOOL_WRITE_TIMEOUT,
+                Role::Cli => CLI_WRITE_TIMEOUT,
             },
             thread: Mutex::new(Some(thread)),
         })
@@ -197,8 +197,8 @@ impl Writer {
     }
 }
 
-/// The state of the writer thread that other threads read. Only the health is changed by others,
-/// too.
+/// The state of the writer thread that it publishes. Other threads only read it, except for
+/// `health`.
 #[derive(Debug, Default)]
 pub(super) struct PublishedState {
     /// The condition of the file, for readiness.
@@ -304,7 +304,7 @@ impl WriterThread {
             let result = catch_unwind(AssertUnwindSafe(|| run(db)))
                 .map_err(|_| Error::Internal(Arc::new(WritePanic)))?;
             let value = result.map_err(classify)?;
-            execute_statement(db, "COMMIT").map_err(|cause| settle_failed_commit(db, cause))?;
+            execute_statement(db, "COMMIT").map_err(|cause| undo_failed_commit(db, cause))?;
             Ok(value)
         })
     }
@@ -338,7 +338,7 @@ impl WriterThread {
 /// If a write to the WAL failed, the commit record, which is written last, is not in the WAL, and
 /// the transaction is undone. If the fsync failed, the record is there: readers do not see the
 /// commit, but recovery after a crash would bring it back, until another commit overwrites it.
-fn settle_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
+fn undo_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
     let write_failed = cause.sqlite_error().is_some_and(|error| {
         error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_WRITE
     });
