@@ -42,7 +42,7 @@ async fn copy_preserves_all_data() {
     service.stop();
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch(
-        "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2, 4000000000000000, NULL);
+        "INSERT INTO orders (id, pet_id, status, created_at, updated_at, expires_at, completed_at) VALUES (7, 3, 'placed', 1, 2, 4000000000000000, NULL);
          INSERT INTO categories VALUES (-5, 'Dogs', 'dogs');
          UPDATE orders SET id = 70 WHERE id = 7;
          UPDATE pets SET status = 'pending' WHERE id = 3;

@@ -75,7 +75,7 @@ async fn webhooks_are_managed() {
         .json(&["create", "https://localhost/", "--json"])
         .remove(0);
     assert!(second["secret"].as_str().unwrap().starts_with("whsec_"));
-    assert_eq!(second["types"].as_array().unwrap().len(), 9);
+    assert_eq!(second["types"].as_array().unwrap().len(), 10);
 
     let listed = cli.json(&["list"]);
     assert_eq!(listed.len(), 2);
