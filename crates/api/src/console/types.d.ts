@@ -127,6 +127,8 @@ export type SaleValues = Record<"price" | "reference" | "buyer.name" | "buyer.ad
 export type Row = { line: number; cells: string[] };
 /** The columns by position; -1: none. */
 export type Columns = { name: number; category: number; categoryId: number; status: number };
+/** The columns of other members by position: `breed`, `source.name`, `metadata.litter`. */
+export type MoreColumns = Record<string, number>;
 /** `shown` and `problems` are of the name, the category and the status. */
 export type PetRow = Row & { shown: string[]; problems: string[]; pet: object | null };
 /** A file to import. `time` is when the import began, if it did; then nothing else changes any more. */

@@ -5,7 +5,7 @@ import { toast } from "./app.js";
 import { createCategory } from "./categories.js";
 import { el, fill } from "./dom.js";
 import { field, formDialog } from "./forms.js";
-import { FIELDS, LABELS, changes } from "./members.js";
+import { LABELS, NO_VALUES, changes } from "./members.js";
 import { names } from "./names.js";
 import { postOnce } from "./once.js";
 import { priceInputs } from "./price.js";
@@ -15,7 +15,6 @@ import { priceInputs } from "./price.js";
 
 /** Instead of the number of a category: its name is typed, or its number. */
 const [NEW, OTHER] = ["new", "other"];
-export const NO_VALUES = /** @type {Values} */ (Object.fromEntries(FIELDS.map((name) => [name, ""])));
 
 /** @param {Values} initial */
 export function animalFields(initial) {

@@ -70,7 +70,7 @@ export function formOf(label, content, action, other, explain = async () => unde
       });
       const placed = found.filter(({ control }) => control);
       if (placed.length < found.length) problem.textContent = message(error);
-      for (const { control, reason } of placed) if (control) showProblem(control, explained ?? sentenceOf(reason));
+      for (const { control, reason } of placed) if (control) showProblem(control, explained ?? sentenceOf(reason.replace(/^required;.*/, "required")));
       placed[0]?.control?.focus();
     });
   } }, ...content, problem, el("div.actions", submit, other));

@@ -13,10 +13,11 @@ export const LABELS = {
   "source.licence": "Their licence", metadata: "Other details",
 };
 export const FIELDS = /** @type {(keyof Values)[]} */ (Object.keys(LABELS));
+export const NO_VALUES = /** @type {Values} */ (Object.fromEntries(FIELDS.map((name) => [name, ""])));
 
 /** @type {SaleValues} */
 export const SALE_LABELS = {
-  price: "Price", reference: "Reference", "buyer.name": "Buyer", "buyer.address": "Address", "buyer.contact": "Phone or email",
+  price: "Price", "buyer.name": "Buyer", "buyer.contact": "Phone or email", "buyer.address": "Address", reference: "Reference",
 };
 export const SALE_FIELDS = /** @type {(keyof SaleValues)[]} */ (Object.keys(SALE_LABELS));
 
