@@ -49,7 +49,7 @@ export function parseAmount(text = "", currency = "") {
   const number = text.replace(/[\s'’]/g, "");
   const [, whole, fraction = ""] = number.match(/^(\d+)(?:[.,](\d+))?$/) ?? [];
   if (whole && fraction.length <= digits) return Number(whole + fraction.padEnd(digits, "0"));
-  const [, grouped, , rest = ""] = number.match(/^(\d{1,3}([.,])\d{3}(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?$/) ?? [];
+  const [, grouped, , rest = ""] = number.match(/^(\d{1,3}([.,])\d{3}(?:\2\d{3})*)(?!\2)[.,](\d+)$/) ?? [];
   return grouped && rest.length <= digits ? Number(grouped.replace(/\D/g, "") + rest.padEnd(digits, "0")) : null;
 }
 
