@@ -16,7 +16,7 @@ function saleFields(initial) {
   const input = (name, placeholder = "") => el("input", { name, placeholder, autocomplete: "off", maxlength: name === "reference" ? 100 : 200 });
   const inputs = {
     price,
-    reference: input("reference", "Such as a receipt number"),
+    reference: input("reference", "Receipt number"),
     "buyer.name": input("buyer.name"),
     "buyer.address": input("buyer.address"),
     "buyer.contact": input("buyer.contact"),
