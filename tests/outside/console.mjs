@@ -47,6 +47,7 @@ export async function openConsole(browser, address, key, { width = 1440, height 
     status: (name, text) => tools.row(name).getByText(text, { exact: true }),
     panel: page.getByRole("complementary"),
     button: (name) => page.getByRole("button", { name, exact: true }),
+    edit: () => tools.button("Edit").click(),
     open: (name) => page.getByRole("link", { name, exact: true }).click(),
     live: () => page.getByRole("status").getByText("live", { exact: true }).waitFor(),
     focused: (role, name) => page.getByRole(role, { name, exact: true }).and(page.locator(":focus")).waitFor(),

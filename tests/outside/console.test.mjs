@@ -104,7 +104,9 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await page.button("Reserve").click();
       await page.getByText(/^(19|20):\d\d left$/).waitFor();
       await page.status(`Rex ${look}`, "pending").waitFor();
+      await page.edit();
       assert.ok(await page.panel.getByRole("combobox", { name: "Status" }).isDisabled());
+      await page.button("Discard").click();
       await page.panel.getByText("Reserved by “counter-2”").waitFor();
       await page.isAccessible();
       await page.fits();
@@ -116,6 +118,7 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await page.button("Return").click();
       await page.panel.getByText("Returned by “counter-2”").waitFor();
 
+      await page.edit();
       await page.panel.getByLabel("Name").fill(`Max ${look}`);
       await page.panel.getByRole("combobox", { name: "Category" }).selectOption("Another number…");
       await page.panel.getByLabel("Number of the category").fill("-9223372036854775808");
@@ -173,10 +176,11 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await page.focused("button", "Return");
       await keyboard.press("Enter");
       await page.focused("button", "Reserve");
-      await keyboard.press("Tab");
+      await keyboard.press("e");
       await keyboard.type(`Kit ${look}`);
       await keyboard.press("Enter");
       await page.row(`Kit ${look}`).waitFor();
+      await page.focused("button", "Edit");
       await keyboard.press("Escape");
       await page.panel.waitFor({ state: "detached" });
       await page.focused("link", `Kit ${look}`);
@@ -239,6 +243,7 @@ test("hostile names are text, ids keep every digit, and searches ignore case", a
   await page.panel.getByText("<script>alert(2)</script> · id").waitFor();
   assert.equal(await page.locator("main img, main script, main b b").count(), 0);
   await page.open("Exact");
+  await page.edit();
   await page.panel.getByLabel("Name").fill("Still exact");
   await page.button("Save changes").click();
   await page.row("Still exact").getByText("no. 9007199254740993").waitFor();
@@ -265,6 +270,7 @@ test("what others change appears, without losing what is typed", async () => {
   const page = await open();
   await page.live();
   await page.open("Nova");
+  await page.edit();
   await page.panel.getByLabel("Name").fill("Nova the dog");
   await call("PATCH", `pets/${id}`, { status: "sold" });
   await page.status("Nova", "sold").waitFor();
@@ -307,6 +313,7 @@ test("an edit conflict shows both versions", async () => {
     const { id } = await addAnimal(name);
     await page.open(name);
     await page.panel.getByRole("heading", { name }).waitFor();
+    await page.edit();
     await page.panel.getByLabel("Name").fill(`${name} mine`);
     await call("PATCH", `pets/${id}`, { name: `${name} theirs` });
     await page.panel.getByRole("heading", { name: `${name} theirs` }).waitFor();
@@ -423,10 +430,12 @@ test("what arrives late does not disturb the animal that is shown", async () => 
   await page.getByRole("dialog").getByRole("combobox", { name: "Category" }).selectOption("Dogs");
   await page.keyboard.press("Escape");
   await page.panel.getByText(/^Dogs · id/).waitFor();
+  await page.edit();
   await page.panel.getByRole("combobox", { name: "Category" }).selectOption("Dogs");
 
   // A change that could not be saved is not lost silently.
   await page.open("First");
+  await page.edit();
   await page.panel.getByLabel("Name").fill("First of mine");
   release = await page.hold(`**/v1/pets/${first.id}`);
   await page.button("Save changes").click();

@@ -13,7 +13,10 @@ try {
   const [atCounter, inShop] = [counter, shop].map((key) => caller(service.address, key));
   for (const [at, name] of CATEGORIES.entries()) await atCounter("PUT", `categories/${at + 1}`, { name });
   for (const [at, name] of NAMES.entries()) {
-    await (at % 3 ? atCounter : inShop)("POST", "pets", { name, categoryId: 1 + (at % 5), status: "available" });
+    await (at % 3 ? atCounter : inShop)("POST", "pets", {
+      name, categoryId: 1 + (at % 5), status: "available", birthDate: `202${5 - (at % 4)}-0${1 + (at % 9)}-14`, price: { amount: 4500 * (3 + at), currency: "USD" },
+      ...(name === "Biscuit" && { breed: "Border Collie", sex: "female", color: "black and white", microchip: "985112004567890", location: "Kennel 4" }),
+    });
   }
   for (const petId of [4, 7, 10]) {
     const { id } = await atCounter("POST", "store/orders", { petId });

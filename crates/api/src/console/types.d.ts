@@ -5,7 +5,26 @@ import type { ApiError } from "./js/api.js";
 /** Numbers beyond 2^53 are read as `bigint`. */
 export type Int64 = number | bigint;
 
-export type Pet = { id: number; name: string; categoryId: Int64; status?: "available" | "pending" | "sold" };
+/** `amount` is in the smallest unit of the currency. */
+export type Price = { amount: number; currency: string };
+export type Pet = {
+  id: number;
+  name: string;
+  categoryId: Int64;
+  status?: "available" | "pending" | "sold";
+  breed?: string;
+  sex?: "male" | "female" | "unknown";
+  birthDate?: string;
+  color?: string;
+  microchip?: string;
+  price?: Price;
+  description?: string;
+  notes?: string;
+  location?: string;
+  acquiredOn?: string;
+  source?: { name: string; address?: string; licence?: string };
+  metadata?: Record<string, string>;
+};
 export type Order = {
   id: number;
   petId: number;
@@ -13,6 +32,10 @@ export type Order = {
   createdAt: string;
   updatedAt: string;
   expiresAt?: string;
+  price?: Price;
+  reference?: string;
+  /** Never part of an event. */
+  buyer?: { name: string; address?: string; contact?: string };
 };
 export type StoreEvent = {
   id: string;
@@ -93,13 +116,19 @@ export type ListOptions<Item> = {
   foot(count: number, isLast: boolean): Child;
 };
 
-/** The fields of an animal as a form has them: the number of the category is text, and no status is "". */
-export type Values = { name: string; categoryId: string; status: string };
+/** The fields of an animal as a form has them: all are text, and what is not set is "". */
+export type Values = Record<"name" | "categoryId" | "status" | "breed" | "color" | "sex" | "birthDate" | "microchip"
+  | "location" | "price" | "description" | "notes" | "acquiredOn" | "source.name" | "source.address" | "source.licence"
+  | "metadata", string>;
+/** The fields of a sale, likewise. */
+export type SaleValues = Record<"price" | "reference" | "buyer.name" | "buyer.address" | "buyer.contact", string>;
 
 /** A row of a spreadsheet, and the line it begins at. */
 export type Row = { line: number; cells: string[] };
 /** The columns by position; -1: none. */
 export type Columns = { name: number; category: number; categoryId: number; status: number };
+/** The columns of other members by position: `breed`, `source.name`, `metadata.litter`. */
+export type MoreColumns = Record<string, number>;
 /** `shown` and `problems` are of the name, the category and the status. */
 export type PetRow = Row & { shown: string[]; problems: string[]; pet: object | null };
 /** A file to import. `time` is when the import began, if it did; then nothing else changes any more. */

@@ -82,9 +82,10 @@ new MutationObserver(() => isOnline || disableWrites()).observe(document, { chil
 /** What an error means for a person. @param {ApiError} error */
 export function message(error) {
   if (error.status === 403) return "Your API key does not allow this.";
-  const text = error.message.replace(/^\w+: /, "");
-  return text[0].toUpperCase() + text.slice(1) + (/[.?!]$/.test(text) ? "" : ".");
+  return sentenceOf(error.message.replace(/^[\w.-]+: /, ""));
 }
+
+export const sentenceOf = (text = "") => text[0].toUpperCase() + text.slice(1) + (/[.?!]$/.test(text) ? "" : ".");
 
 /** Shows a message for a while, and has it read aloud. */
 export function toast(text = "", kind = "") {

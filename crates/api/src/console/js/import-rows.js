@@ -1,10 +1,13 @@
 // The rows of a spreadsheet as animals to add, or what is wrong with them.
 
+import { ApiError } from "./api.js";
+import { sentenceOf } from "./app.js";
 import { unescapeFormula } from "./csv.js";
 import { stringify } from "./json.js";
+import { FIELDS, NO_VALUES, changes } from "./members.js";
 import { fold } from "./names.js";
 
-/** @import { Columns, PetRow, Row } from "../types" */
+/** @import { Columns, MoreColumns, PetRow, Row, Values } from "../types" */
 
 /** @type {Record<keyof Columns, string>} */
 export const COLUMNS = { name: "Name", category: "Category name", categoryId: "Category number", status: "Status" };
@@ -17,14 +20,43 @@ export function findColumns(header) {
   return /** @type {Columns} */ (Object.fromEntries(columns));
 }
 
+/** The other members that the header names, in any case; keys of the metadata are as they are. @param {string[]} header */
+export function findMore(header) {
+  const known = new Map([...FIELDS, "currency"].map((name) => [name.toLowerCase(), name]));
+  const found = header.map((cell, at) => {
+    const [name, key] = [known.get(cell.trim().toLowerCase()), cell.trim().match(/^metadata\.([\w-]+)$/i)?.[1]];
+    return [key ? `metadata.${key}` : (name ?? ""), at];
+  });
+  const rest = found.filter(([name]) => name && name !== "metadata" && !(name in COLUMNS));
+  return /** @type {MoreColumns} */ (Object.fromEntries(rest.reverse()));
+}
+
+/** The other members of an animal. @param {string[]} cells @param {MoreColumns} more @returns {Partial<Values>} */
+function readMore(cells, more) {
+  const texts = Object.entries(more).map(([name, at]) => {
+    const cell = unescapeFormula(cells[at] ?? "");
+    return [name, ["description", "notes"].includes(name) ? cell : cell.trim()];
+  });
+  const { price = "", currency = "", ...values } = Object.fromEntries(texts);
+  const pairs = texts.filter(([name, text]) => name.startsWith("metadata.") && text);
+  if (price && !currency) throw new ApiError(400, "", "price: The currency is missing.");
+  return {
+    ...values,
+    ...(values.sex && { sex: values.sex.toLowerCase() }),
+    ...(price && { price: `${price} ${currency.toUpperCase()}` }),
+    metadata: pairs.map(([name, text]) => `${name.slice("metadata.".length)}: ${text}`).join("\n"),
+  };
+}
+
 /**
  * @param {Row} row
  * @param {Columns} columns
+ * @param {MoreColumns} more
  * @param {Map<string, string>} ids the categories by folded name
  * @param {number} width the number of columns
  * @returns {PetRow}
  */
-export function readPet({ line, cells }, columns, ids, width) {
+export function readPet({ line, cells }, columns, more, ids, width) {
   const cell = (/** @type {keyof Columns} */ column) => cells[columns[column]] ?? "";
   const name = unescapeFormula(cell("name"));
   const category = unescapeFormula(cell("category"));
@@ -41,7 +73,13 @@ export function readPet({ line, cells }, columns, ids, width) {
     isId ? "" : number ? "Not a whole number of 64 bits." : id ? `No category is named “${id}”.` : "A category is missing.",
     ["", "available", "pending", "sold"].includes(status) ? "" : "Must be available, pending, sold or empty.",
   ];
-  const pet = problems.join("") ? null : { name, categoryId: BigInt(id), ...(status && { status }) };
+  let pet = null;
+  try {
+    if (!problems.join("")) pet = changes({ ...NO_VALUES, ...readMore(cells, more), name, categoryId: String(BigInt(id)), status });
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    problems[0] = sentenceOf(error.message);
+  }
   return { line, cells, shown: [name, isId ? String(BigInt(id)) : number || category, status], problems, pet };
 }
 

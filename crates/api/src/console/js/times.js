@@ -14,6 +14,21 @@ export function when(time = "") {
 export const exactly = (time = "") => full.format(new Date(time));
 export const timeOf = (time = "", text = when(time)) => el("time", { datetime: time, title: exactly(time) }, text);
 
+const date = new Intl.DateTimeFormat("en-GB", { dateStyle: "long" });
+/** "2 August 2026". */
+export const dateOf = (day = "") => date.format(new Date(`${day}T00:00`));
+
+/** The age at a date of birth, as people say it: "5 days", "7 weeks", "3 months", "2 years". */
+export function ageOf(birthDate = "", now = new Date()) {
+  const [year, month, day] = birthDate.split("-").map(Number);
+  const days = Math.round((Date.UTC(now.getFullYear(), now.getMonth(), now.getDate()) - Date.UTC(year, month - 1, day)) / 86_400_000);
+  const months = (now.getFullYear() - year) * 12 + now.getMonth() + 1 - month - (now.getDate() < day ? 1 : 0);
+  if (days < 1) return "newborn";
+  if (days < 14) return plural(days, "day");
+  if (months < 2) return plural(Math.floor(days / 7), "week");
+  return months < 24 ? plural(months, "month") : plural(Math.floor(months / 12), "year");
+}
+
 /** "18:42 left", "2:05:00 left", "3 days left", or "" without a time. */
 export function left(until = "") {
   if (!until) return "";

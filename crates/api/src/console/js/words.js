@@ -1,7 +1,9 @@
 // Events in words.
 
 import { el } from "./dom.js";
+import { LABELS } from "./members.js";
 import { names } from "./names.js";
+import { formatPrice } from "./price.js";
 
 /** @import { StoreEvent } from "../types" */
 
@@ -11,6 +13,7 @@ const WORDS = {
   "pet.deleted": "deleted",
   "category.deleted": "deleted",
   "order.placed": "reserved",
+  "order.updated": "sale corrected",
   "order.completed": "sold",
   "order.cancelled": "reservation cancelled",
   "order.returned": "returned",
@@ -35,9 +38,24 @@ export function describe({ type, data: after, before, keyid }) {
       const word = WORDS[`${before.status} ${after.status}`];
       what.push(word ?? (after.status ? `marked as ${after.status}` : "taken off sale"));
     }
+    if (type === "pet.updated") what.push(...otherChanges(before, after));
   }
   const text = what.filter(Boolean).join(", ") || (type === "category.updated" ? "named" : "changed");
   return `${text} by ${names.who(keyid)}`;
+}
+
+/** Changes of the price, and the names of the other members that have changed. @param {any} before @param {any} after */
+function otherChanges(before, after) {
+  const differs = (/** @type {string} */ name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]);
+  const prices = [before.price, after.price].map((price) => (price ? formatPrice(price) : "nothing"));
+  const labels = { ...LABELS, source: "Origin" };
+  const others = Object.keys({ ...before, ...after })
+    .filter((name) => !["id", "name", "categoryId", "status", "price"].includes(name) && name in labels && differs(name))
+    .map((name) => labels[/** @type {keyof typeof labels} */ (name)].toLowerCase());
+  return [
+    differs("price") ? `price changed from ${prices.join(" to ")}` : "",
+    others.length ? `${new Intl.ListFormat("en").format(others)} changed` : "",
+  ];
 }
 
 /** The animal of an event, if it is about one. @param {StoreEvent} event @returns {number | undefined} */

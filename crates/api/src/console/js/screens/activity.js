@@ -14,7 +14,7 @@ import { petOf, sentence } from "../words.js";
 
 const TYPES = {
   pets: "pet.created,pet.updated,pet.deleted",
-  orders: "order.placed,order.completed,order.cancelled,order.returned",
+  orders: "order.placed,order.updated,order.completed,order.cancelled,order.returned",
   categories: "category.updated,category.deleted",
 };
 

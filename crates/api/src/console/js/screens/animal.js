@@ -1,13 +1,16 @@
 // One animal: selling it, editing it, its history.
 
-import { FIELDS, LABELS, animalFields, changes, valuesOf } from "../animal-form.js";
+import { animalFields } from "../animal-form.js";
 import { get, send } from "../api.js";
 import { actButton, retries, toast } from "../app.js";
 import { button, el, fill, replace } from "../dom.js";
+import { animalDetails, saleDetails } from "../details.js";
 import { ago } from "../format.js";
 import { confirm, formOf } from "../forms.js";
+import { FIELDS, LABELS, changes, normalise, valuesOf } from "../members.js";
 import { names } from "../names.js";
 import { postOnce } from "../once.js";
+import { sellAnimal } from "../sale.js";
 import { can } from "../session.js";
 import { left, timeOf, when } from "../times.js";
 import { describe } from "../words.js";
@@ -40,14 +43,17 @@ export function animalPanel(pet, list) {
   const title = el("h2", { tabindex: -1 });
   const meta = el("p.meta");
   const problem = el("div", { role: "alert" });
-  const sale = el("div", { "aria-live": "polite" }, el("div"), el("div"));
+  const sale = el("div", { "aria-live": "polite" }, el("div"), el("div"), el("div"));
   const fields = animalFields(base);
   const conflict = el("div.conflict");
   const discard = button("Discard", "", () => {
     fields.values = base = valuesOf(pet);
-    paintForm();
+    edit(false);
   });
-  const form = formOf("Save changes", [el("h3", "Details"), conflict, ...fields.elements], () => save(), discard);
+  const form = formOf("Save changes", [conflict, ...fields.elements], () => save(), discard, fields.explain);
+  form.hidden = true;
+  const details = el("div");
+  const editButton = button("Edit", "small", () => edit(true), { "data-edit": true }, el("kbd", { "aria-hidden": "true" }, "e"));
   const history = el("ol.log");
   const older = actButton("Look further back", "small", () => loadHistory(olderQuery));
   older.hidden = true;
@@ -57,7 +63,7 @@ export function animalPanel(pet, list) {
     leave();
   });
   const element = el("aside.panel", { "aria-label": "Animal" }, title, meta, problem, sale,
-    can("pets:write") && form, el("h3", "History"), history, el("div.foot", older, can("pets:write") && remove),
+    el("div.bar.head", el("h3", "Details"), can("pets:write") && editButton), details, can("pets:write") && form, el("h3", "History"), history, el("div.foot", older, can("pets:write") && remove),
     el("a.close", { href: "#/animals", "aria-label": "Close" }, "×"));
 
   /** Whether its order decides about its status. */
@@ -71,8 +77,18 @@ export function animalPanel(pet, list) {
     meta.textContent = `${names.category(pet.categoryId)} · id ${id}` +
       (last ? ` · changed ${ago(last.time)} by ${names.who(last.keyid)}` : "");
     fields.lock(isClaimed());
+    const shown = animalDetails(pet);
+    fill(details, shown.some(Boolean) ? shown : el("p.hint", "Nothing else is recorded."));
     paintSale();
-    paintForm();
+  };
+
+  /** Shows the form instead of the details, or the details again. */
+  const edit = (editing = true) => {
+    const hadFocus = form.contains(document.activeElement);
+    form.hidden = !editing;
+    details.hidden = editButton.hidden = editing;
+    if (editing) form.querySelector("input")?.select();
+    else if (hadFocus) editButton.focus();
   };
 
   const paintSale = () => {
@@ -80,6 +96,8 @@ export function animalPanel(pet, list) {
     const [status, buttons] = saleOf();
     replace(sale.children[0], status);
     replace(sale.children[1], el("div.actions", can("orders:write") && buttons));
+    replace(sale.children[2], el("div", order && isClaimed() && [saleDetails(order),
+      el("p.hint", el("a", { href: `#/orders/${order.id}` }, "Show the order"))]));
     if (hadFocus && !sale.contains(document.activeElement)) title.focus();
   };
 
@@ -88,7 +106,7 @@ export function animalPanel(pet, list) {
     const { status } = pet;
     const notice = (kind = "", text = "", more = "") =>
       el("div", { class: `notice ${kind}` }, el("span", text), el("span.time", { "aria-live": "off" }, more));
-    if (status === "available") return [notice("ok", "Available"), [step("Reserve", "", "primary")]];
+    if (status === "available") return [notice("ok", "Available"), [step("Reserve", "", ""), sell]];
     if (!status) return [notice("", "Not for sale: it has no status"), []];
     if (!order || !isClaimed()) return [notice("", `Marked as ${status}${order === undefined ? "" : ", without an order"}`), []];
     const { id, updatedAt, expiresAt } = order;
@@ -101,6 +119,22 @@ export function animalPanel(pet, list) {
     if (time) time.textContent = left(order?.expiresAt);
   }, 1000);
 
+  /** Another client has reserved or sold the animal, or undone that. */
+  const lost = async () => {
+    const [{ data }] = await Promise.all([get(`pets?id=${id}`), loadOrder()]);
+    if (data[0]) update(data[0]);
+    const now = pet.status === "pending" ? "reserved" : (pet.status ?? "not for sale");
+    warn(`Somebody was faster: ${pet.name} is ${now}${isClaimed() ? `, order ${order?.id}` : ""}.`);
+    // Not on a button that would change the order of somebody else.
+    title.focus();
+  };
+
+  const sell = button("Sell…", "primary", () => {
+    warn();
+    sellAnimal(pet, takeOrder, lost).addEventListener("close", () =>
+      element.isConnected && document.activeElement === document.body && title.focus());
+  }, { "data-write": true });
+
   const step = (label = "", path = "", kind = "") => {
     const post = postOnce();
     return actButton(label, kind, async () => {
@@ -108,12 +142,7 @@ export function animalPanel(pet, list) {
       takeOrder((await (path ? post(`store/orders/${order?.id}/${path}`) : post("store/orders", { petId: id }))).data);
     }, async (error) => {
       if (error.status !== 409) return false;
-      const [{ data }] = await Promise.all([get(`pets?id=${id}`), loadOrder()]);
-      if (data[0]) update(data[0]);
-      const now = pet.status === "pending" ? "reserved" : (pet.status ?? "not for sale");
-      warn(`Somebody was faster: ${pet.name} is ${now}${isClaimed() ? `, order ${order?.id}` : ""}.`);
-      // Not on a button that would change the order of somebody else.
-      title.focus();
+      await lost();
     });
   };
 
@@ -128,10 +157,8 @@ export function animalPanel(pet, list) {
     update({ ...pet, status: OUTCOMES[now.status] });
   };
 
-  const paintForm = () => {
-    const isUnchanged = !Object.keys(changes(fields.values, base)).length;
-    /** @type {HTMLElement} */ (form.lastElementChild).hidden = conflict.hasChildNodes() || isUnchanged;
-  };
+  /** A conflict is settled with its own buttons. */
+  const paintForm = () => (/** @type {HTMLElement} */ (form.lastElementChild).hidden = conflict.hasChildNodes());
 
   /** Takes a new state, but not over what the user has typed. @param {Pet} now */
   const update = (now) => {
@@ -144,9 +171,9 @@ export function animalPanel(pet, list) {
   };
 
   const save = async () => {
-    const mine = await fields.complete();
+    const mine = normalise(await fields.complete());
     const body = changes(mine, base);
-    const edited = FIELDS.filter((name) => name in body);
+    const edited = FIELDS.filter((name) => mine[name] !== base[name]);
     for (let etag = ""; ;) {
       try {
         // An empty patch changes nothing, and returns the animal with its ETag.
@@ -154,7 +181,8 @@ export function animalPanel(pet, list) {
         const theirs = valuesOf(current.data);
         // Also if the response to an earlier attempt was lost.
         if (edited.every((name) => theirs[name] === mine[name])) {
-          base = mine;
+          fields.values = base = mine;
+          edit(false);
           return update(current.data);
         }
         if (edited.some((name) => theirs[name] !== base[name])) return compare(current.data, mine);
@@ -177,11 +205,13 @@ export function animalPanel(pet, list) {
       base = theirs;
       fields.values = wanted;
       update(pet);
+      paintForm();
       if (keep) form.requestSubmit();
+      else edit(false);
     };
     const rows = FIELDS.filter((name) => mine[name] !== theirs[name]).map((name) => {
       const cells = [theirs[name], mine[name]].map((value) =>
-        el("td", name === "categoryId" ? names.category(value) : value || "no status"));
+        el("td.lines", name === "categoryId" ? names.category(value) : value || (name === "status" ? "no status" : "–")));
       return el("tr", el("th", { scope: "row" }, LABELS[name]), cells);
     });
     fill(conflict,
@@ -192,7 +222,6 @@ export function animalPanel(pet, list) {
     paintForm();
     conflict.querySelector("button")?.focus();
   };
-  form.addEventListener("input", paintForm);
 
   const leave = () => {
     if (isDeleted) return;
@@ -229,6 +258,8 @@ export function animalPanel(pet, list) {
     else if (!order) order = found;
     // It was changed while it was loaded, and so was the animal.
     else if (found.id !== order.id || found.updatedAt !== order.updatedAt) takeOrder(found);
+    // An event does not name the buyer.
+    else order = found;
   };
 
   paint();
@@ -252,7 +283,10 @@ export function animalPanel(pet, list) {
     /** @param {StoreEvent} event */
     onEvent(event) {
       const { type, subject, time, data } = event;
-      if (type.startsWith("order.") && data.petId === id) takeOrder(data);
+      if (type.startsWith("order.") && data.petId === id && (data.id !== order?.id || data.updatedAt !== order?.updatedAt)) {
+        takeOrder({ ...data, buyer: data.id === order?.id ? order?.buyer : undefined });
+        loadSale();
+      }
       if (subject !== `pets/${id}`) return;
       if (type === "pet.deleted") return leave();
       // The response to an order arrives before events that are older than it.

@@ -6,7 +6,9 @@ import { button, el, empty, fill, pill } from "../dom.js";
 import { count, plural } from "../format.js";
 import { liveList, newButton, table } from "../list.js";
 import { fold, names } from "../names.js";
+import { formatPrice } from "../price.js";
 import { can } from "../session.js";
+import { ageOf } from "../times.js";
 
 /** @import { animalPanel } from "./animal.js" */
 /** @import { Mount, Pet } from "../../types" */
@@ -29,18 +31,31 @@ export function mount(root, rest, end) {
     return { key, status, number, element: el("button.card", { onclick: () => find({ status }) }, number, label) };
   });
   let typing = 0;
-  const search = el("input", { type: "search", "data-search": true, maxlength: 64, placeholder: "Search by name",
-    "aria-label": "Search by name",
+  const search = el("input", { type: "search", "data-search": true, maxlength: 64, placeholder: "Search by name or chip",
+    "aria-label": "Search by name or chip",
+    onkeydown(/** @type {KeyboardEvent} */ { key }) {
+      if (key === "Enter") openScanned(search.value);
+    },
     oninput() {
       clearTimeout(typing);
       typing = setTimeout(() => find({ name: search.value.trim() }), 150);
     } });
+  /** Opens the animal of a chip that was typed or scanned instead of a name. */
+  const openScanned = async (text = "") => {
+    const { chipOf, openChip } = await load(import("../chip.js"));
+    const chip = chipOf(text);
+    if (!chip) return;
+    clearTimeout(typing);
+    search.value = "";
+    if (filter.name) find({ name: "" });
+    act(search, () => openChip(chip));
+  };
   const category = el("select", { "aria-label": "Category", onchange: () => find({ categoryId: category.value }) });
   const save = button("Export", "", () => act(save, async () => {
     const { exportAnimals } = await load(import("../export.js"));
     await exportAnimals(pathOf(100), (done) => (save.textContent = done));
   }).finally(() => (save.textContent = "Export")), { title: "Save the animals of this list as CSV" });
-  const add = async () => (await load(import("../animal-form.js"))).addAnimal(filter.categoryId, (pet) => {
+  const add = async () => (await load(import("../animal-form.js"))).addAnimal({ categoryId: filter.categoryId }, (pet) => {
     list.take(pet);
     location.hash = `#/animals/${pet.id}`;
   });
@@ -49,12 +64,15 @@ export function mount(root, rest, end) {
 
   const list = liveList(end, {
     key: (/** @type {Pet} */ { id }) => id,
-    row({ id, name, categoryId, status }) {
+    row({ id, name, categoryId, status, birthDate, price }) {
       const href = `#/animals/${id}`;
       const isNamed = names.categories.has(String(categoryId));
+      const [age, cost] = [birthDate && ageOf(birthDate), price && formatPrice(price)];
       return el("tr", { class: panel?.id === id && "selected", onclick: () => (location.hash = href) },
-        el("td", el("a", { href }, name)),
+        el("td", el("a", { href }, name), (age || cost) && el("small.narrow.muted", [age, cost].filter(Boolean).join(" · "))),
         el("td", { class: !isNamed && "muted" }, names.category(categoryId)),
+        el("td.wide", age),
+        el("td.amount.wide", cost),
         el("td", status ? pill(status) : el("span.muted", "–")),
         el("td.number.wide", String(id)));
     },
@@ -122,7 +140,7 @@ export function mount(root, rest, end) {
   const problem = el("div");
   const split = el("div.split", el("section", { "aria-label": "List" }, problem,
     el("div.cards", cards.map(({ element }) => element)), bar,
-    table(["Name", "Category", "Status", el("th.wide", "Id")], list.body, ""), list.more));
+    table(["Name", "Category", el("th.wide", "Age"), el("th.amount.wide", "Price"), "Status", el("th.wide", "Id")], list.body, ""), list.more));
   root.append(split);
 
   const show = async (id = "") => {

@@ -7,7 +7,7 @@ import { button, el, fill } from "../dom.js";
 import { count, plural } from "../format.js";
 import { field } from "../forms.js";
 import { ImportJob, forget, interrupted, nextRow } from "../import-job.js";
-import { COLUMNS, findColumns, readPet } from "../import-rows.js";
+import { COLUMNS, findColumns, findMore, readPet } from "../import-rows.js";
 import { table } from "../list.js";
 import { fold, names } from "../names.js";
 import { can, key } from "../session.js";
@@ -33,7 +33,7 @@ export function mount(root, _, end) {
       oninput: () => paste.value.trim() && check(sourceOf("pasted cells", paste.value, { pasted: true })) });
     fill(root, el("p.problem", { role: "alert" }, problem),
       el("div.drop", el("h2", "Import animals from a spreadsheet"),
-        el("p.muted", "Drop a CSV file here. It has a column with names, and one with the names or numbers of categories; it may have one with the status."),
+        el("p.muted", "Drop a CSV file here. It has a column with names, and one with the names or numbers of categories; it may have one with the status, and others as in an export: breed, sex, birthDate, price, currency…"),
         el("label.btn.primary", "Choose a file", file), paste));
   };
 
@@ -68,6 +68,7 @@ export function mount(root, _, end) {
     source.header ??= Object.values(found).some((column) => column >= 0);
     const inOrder = { name: 0, category: first.length > 1 ? 1 : -1, categoryId: -1, status: first.length > 2 ? 2 : -1 };
     const columns = (source.columns ??= source.header ? found : inOrder);
+    const others = source.header ? findMore(first) : {};
     /** @type {PetRow[]} */
     let pets = [];
     let filter = "rows";
@@ -89,7 +90,7 @@ export function mount(root, _, end) {
 
     const read = () => {
       const ids = new Map((source.categories ?? [...names.categories]).map(([id, name]) => [fold(name), id]));
-      pets = rows.slice(source.header ? 1 : 0).map((row) => readPet(row, columns, ids, first.length));
+      pets = rows.slice(source.header ? 1 : 0).map((row) => readPet(row, columns, others, ids, first.length));
       paint();
     };
 
@@ -126,6 +127,7 @@ export function mount(root, _, end) {
 
     fill(root, el("h2", source.name),
       !source.time && el("div.fields", selects, el("label.check", header, "The first row names the columns")),
+      Object.keys(others).length > 0 && el("p.hint.also", `Also read: ${Object.keys(others).join(", ")}.`),
       cards, notes, actions, tableOf(body), more);
     read();
   };

@@ -2,19 +2,21 @@
 
 import { get } from "../api.js";
 import { actButton, toast } from "../app.js";
-import { el, empty, pill } from "../dom.js";
+import { button, el, empty, pill } from "../dom.js";
 import { count, plural } from "../format.js";
 import { liveList, table } from "../list.js";
 import { names } from "../names.js";
 import { postOnce } from "../once.js";
+import { formatPrice } from "../price.js";
 import { can, key } from "../session.js";
 import { tabs } from "../tabs.js";
 import { every, exactly, left, when } from "../times.js";
+import { orderPanel } from "./order.js";
 
 /** @import { Mount, Order } from "../../types" */
 
 const TABS = { placed: "Open", completed: "Completed", cancelled: "Cancelled", returned: "Returned", "": "All" };
-const TYPES = "order.placed,order.completed,order.cancelled,order.returned";
+const TYPES = "order.placed,order.updated,order.completed,order.cancelled,order.returned";
 /** What can be done with an order of a status: label, classes, and what happens to the animal. */
 const STEPS = {
   placed: [["Complete", "primary", "is sold"], ["Cancel", "", "is available again"]],
@@ -24,8 +26,10 @@ const STEPS = {
 };
 
 /** @type {Mount} */
-export function mount(root, _, end) {
+export function mount(root, rest, end) {
   let status = "";
+  /** @type {ReturnType<typeof orderPanel> | null} */
+  let panel = null;
   /** @type {Map<string, string | undefined>} the keys that have changed orders last */
   const keys = new Map();
 
@@ -36,14 +40,16 @@ export function mount(root, _, end) {
       const name = names.pets.get(petId);
       const subject = `orders/${id}`;
       const steps = can("orders:write") ? STEPS[order.status] : [];
-      return el("tr",
+      return el("tr", { class: panel?.id === id && "selected" },
         el("td", name ? el("a", { href: `#/animals/${petId}` }, name) : el("span.muted", nameOf(order), name === "" && ", deleted")),
         el("td", pill(order.status, order.status === "placed" ? "open" : order.status),
           order.status === "placed" && el("small.left", { "data-until": expiresAt }, left(expiresAt))),
+        el("td.amount", order.price && formatPrice(order.price)),
         el("td.muted", { title: exactly(updatedAt) },
           when(updatedAt), keys.has(subject) && ` by ${names.who(keys.get(subject))}`),
         el("td.wide.number", String(id)),
-        el("td.steps", steps.map(([label, kind, result]) => step(order, label, kind, result))));
+        el("td.steps", steps.map(([label, kind, result]) => step(order, label, kind, result)),
+          button("Details", "small quiet", () => (location.hash = `#/orders/${id}`), { "aria-label": `Details of order ${id}` })));
     },
     matches: (order) => !status || order.status === status,
     added: (page) => complete(page),
@@ -94,10 +100,23 @@ export function mount(root, _, end) {
     for (const time of list.body.querySelectorAll(".left")) time.textContent = left(time.getAttribute("data-until") ?? "");
   }, end);
 
-  root.append(tabs("Status", TABS, (value) => {
+  const split = el("div.split", el("section", { "aria-label": "List" }, tabs("Status", TABS, (value) => {
     status = value;
     list.start(`store/orders?sort=desc&limit=50${status && `&status=${status}`}`);
-  }), table(["Animal", "Status", "Changed", "Order", ""], list.body), list.more);
+  }), table(["Animal", "Status", el("th.amount", "Price"), "Changed", el("th.wide", "Order"), ""], list.body), list.more));
+  root.append(split);
+
+  const show = (id = "") => {
+    const previous = panel?.id;
+    if (previous === Number(id)) return;
+    panel?.element.remove();
+    panel = /^\d+$/.test(id) ? orderPanel(Number(id), list.take) : null;
+    if (panel) split.append(panel.element);
+    list.paint();
+    if (panel) panel.focus();
+    else if (previous) list.focus(previous);
+  };
+  show(rest);
 
   // Orders do not say who has changed them; events do.
   get(`events?types=${TYPES}&sort=desc&limit=1000`).then(({ data }) => {
@@ -105,5 +124,11 @@ export function mount(root, _, end) {
     complete(list.items());
   }, () => {});
 
-  return { onEvent: list.onEvent };
+  return {
+    show,
+    onEvent(event) {
+      list.onEvent(event);
+      if (event.subject === `orders/${panel?.id}`) panel?.load();
+    },
+  };
 }

@@ -15,8 +15,8 @@ import { petOf, sentence } from "../words.js";
 /** @import { Delivery, Mount, StoreEvent, Webhook } from "../../types" */
 
 const TYPES = [
-  "pet.created", "pet.updated", "pet.deleted", "order.placed", "order.completed", "order.cancelled", "order.returned",
-  "category.updated", "category.deleted",
+  "pet.created", "pet.updated", "pet.deleted", "order.placed", "order.updated", "order.completed",
+  "order.cancelled", "order.returned", "category.updated", "category.deleted",
 ];
 
 /** @type {Mount} */

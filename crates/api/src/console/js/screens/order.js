@@ -1,0 +1,61 @@
+// One order: its animal, price, buyer and reference, and their corrections.
+
+import { get, send } from "../api.js";
+import { actButton, showFailure, toast } from "../app.js";
+import { button, el, fill, pill } from "../dom.js";
+import { saleDetails } from "../details.js";
+import { confirm } from "../forms.js";
+import { names } from "../names.js";
+import { correctSale } from "../sale.js";
+import { can } from "../session.js";
+import { timeOf } from "../times.js";
+
+/** @import { Order } from "../../types" */
+
+/** The panel of an order. @param {number} id @param {(order: Order) => void} changed */
+export function orderPanel(id, changed) {
+  const path = `store/orders/${id}`;
+  const title = el("h2", { tabindex: -1 }, `Order ${id}`);
+  const content = el("div", el("p.more", "Loading…"));
+  const element = el("aside.panel", { "aria-label": "Order" }, title, content,
+    el("a.close", { href: "#/orders", "aria-label": "Close" }, "×"));
+
+  /** @param {Order} order */
+  const paint = (order, etag = "") => {
+    const { petId, status, buyer } = order;
+    const name = names.pets.get(petId);
+    const hadFocus = content.contains(document.activeElement);
+    const isOpen = status === "placed" || status === "completed";
+    const take = (/** @type {Order} */ now, etag = "") => {
+      paint(now, etag);
+      changed(now);
+    };
+    fill(content,
+      el("p.meta", name ? el("a", { href: `#/animals/${petId}` }, name) : `Animal ${petId}`,
+        " · placed ", timeOf(order.createdAt), " · changed ", timeOf(order.updatedAt)),
+      pill(status, status === "placed" ? "open" : status),
+      el("h3", "Sale"), saleDetails(order) || el("p.hint", "No price, buyer or reference is recorded."),
+      el("div.actions", can("orders:write") && [
+        isOpen && button("Correct…", "", () => correctSale(order, etag, take), { "data-write": true }),
+        buyer && actButton("Erase buyer…", "danger", async () => {
+          if (!(await confirm("Erase the buyer?", `${buyer.name} is removed from order ${id}. This cannot be undone.`, "Erase"))) return;
+          const { data, etag } = await send("PATCH", path, { buyer: null });
+          toast("The buyer was erased.");
+          take(data, etag);
+        }),
+      ]));
+    if (hadFocus) title.focus();
+  };
+
+  const load = async () => {
+    try {
+      const { data, etag } = await get(path);
+      await names.load([], [data.petId]);
+      paint(data, etag);
+    } catch (error) {
+      showFailure(content, error, load);
+    }
+  };
+  load();
+  return { id, element, load, focus: () => title.focus() };
+}
