@@ -1,6 +1,5 @@
-//! Imports run in one direction: no circle of files in any crate. Between crates, Cargo sees to
-//! it. A module may use the files in its own folder, which it puts together; the way back is
-//! then one too many.
+//! Imports run in one direction. Between crates, Cargo sees to it. In a crate, a module and the
+//! files in its folder may use each other; otherwise there are no circles of files.
 
 #![allow(clippy::unwrap_used)]
 

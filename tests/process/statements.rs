@@ -42,9 +42,7 @@ fn may_scan(name: &str) -> bool {
         "COUNTS",
         "api_keys::LIST",
         "COUNT_WEBHOOKS",
-        "imports::PURGE",
         "LEASE",
-        "RELEASE",
         "LAST_OPEN",
     ]
     .iter()

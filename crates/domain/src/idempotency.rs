@@ -40,7 +40,7 @@ pub struct IdempotentRequest {
 }
 
 impl IdempotentRequest {
-    /// Returns an id that distinguishes the request from all others.
+    /// Returns an id of the idempotency key that is unique across API keys.
     pub fn id(&self) -> String {
         format!("{} {}", self.api_key_id, self.key.as_str())
     }

@@ -1,4 +1,4 @@
-//! Commands: every write that a client asks for.
+//! Commands: writes that are decided from rows in pure code.
 //!
 //! A command names the rows that it reads, and decides in pure code what it changes. Both
 //! databases run a batch of commands in the same way: load the rows, decide one command
@@ -152,7 +152,7 @@ pub(super) trait PendingCommand: Send {
 /// A queued command, with the channel for its result.
 pub(super) struct QueuedCommand<C: Command> {
     command: C,
-    /// `None` if the service makes the change.
+    /// The API key to name in the event; `None` if there is no event or no key.
     api_key_id: Option<i64>,
     request: Option<IdempotentRequest>,
     result: Option<CommandResult<C>>,

@@ -295,8 +295,8 @@ impl Store {
         with!(self, db => db.metrics())
     }
 
-    /// Executes a command for an API key, or for the service itself, and returns once it is
-    /// committed. It is not cancelled if the caller disconnects.
+    /// Executes a command, and returns once it is committed. Its event names the API key, if there
+    /// is one. It is not cancelled if the caller disconnects.
     async fn execute<C: Command>(
         &self,
         api_key_id: Option<i64>,
