@@ -1,7 +1,7 @@
 //! The domain: animals, orders, events, API keys and webhooks, and their rules.
 //!
-//! It knows neither HTTP nor SQL and does no I/O. Modules are listed top-down: each imports
-//! only from those below it.
+//! It knows neither HTTP nor SQL and does no I/O, apart from reading the clock and drawing random
+//! numbers. Modules are listed top-down: each imports only from those below it.
 
 pub mod webhook;
 
