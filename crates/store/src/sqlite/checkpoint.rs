@@ -4,6 +4,7 @@
 //! checkpoints by itself, after it has responded to its callers.
 
 use std::{
+    fmt::Display,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -86,9 +87,8 @@ impl Checkpoints {
     }
 
     /// Delays a checkpoint, because another process has the file open, or the disk fails.
-    pub(super) fn postpone(&mut self) {
-        let waiting = "waiting for other processes to close the database";
-        self.delays.observe(Err::<(), _>(waiting));
+    pub(super) fn postpone(&mut self, cause: impl Display) {
+        self.delays.observe(Err::<(), _>(cause));
         self.retry_at = Some(Instant::now() + POSTPONE_DELAY);
     }
 }

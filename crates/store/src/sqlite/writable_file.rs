@@ -22,6 +22,9 @@ use super::{
 /// The pause after the file could not be reopened.
 const REOPEN_DELAY: Duration = Duration::from_millis(500);
 
+/// The cause of a delayed checkpoint: a new WAL index needs the file for itself.
+const IN_USE: &str = "waiting for other processes to close the database";
+
 pub(super) struct WritableFile {
     /// `None` if it could not be reopened. It is closed only while the readers are
     /// suspended: see [`WalIndex`](super::recovery::WalIndex).
@@ -165,10 +168,13 @@ impl WritableFile {
     /// prefer them to the WAL. So nothing is written until a new index ignores them.
     fn checkpoint(&mut self) {
         let has_new_index = |file: &WritableConnection| file.index.is_new;
-        if !self.opened.as_ref().is_some_and(has_new_index)
-            && (self.is_index_in_use() || self.check().is_err() || self.recover().is_err())
-        {
-            return self.checkpoints.postpone();
+        if !self.opened.as_ref().is_some_and(has_new_index) {
+            if self.is_index_in_use() {
+                return self.checkpoints.postpone(IN_USE);
+            }
+            if let Err(error) = self.check().and_then(|()| self.recover()) {
+                return self.checkpoints.postpone(error);
+            }
         }
         match &mut self.opened {
             Some(file) if file.index.is_new => {
@@ -178,7 +184,7 @@ impl WritableFile {
                     let _ = self.recover();
                 }
             }
-            _ => self.checkpoints.postpone(),
+            _ => self.checkpoints.postpone(IN_USE),
         }
     }
 
