@@ -13,7 +13,7 @@ use import_socket::ImportServer;
 use server::Tls;
 use store::Store;
 
-/// The delay before a task that panicked is restarted.
+/// The delay before a task that ended or panicked is restarted.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// The time that imports have at shutdown to finish the writes that they have started: longer
@@ -71,8 +71,8 @@ pub(crate) fn start(
     supervisor
 }
 
-/// Runs named tasks that never end, and restarts those that panic. Dropping it
-/// aborts them.
+/// Runs named tasks that never end, and restarts one that panics or ends nevertheless. Dropping
+/// it aborts them.
 pub(crate) struct Supervisor {
     tasks: JoinSet<()>,
     imports: Arc<ImportServer>,
@@ -88,8 +88,12 @@ impl Supervisor {
         let state = state.clone();
         self.tasks.spawn(async move {
             loop {
-                let _ = AssertUnwindSafe(task(state.clone())).catch_unwind().await;
-                tracing::error!(task = name, restart_in = ?RESTART_DELAY, "background task panicked");
+                let outcome = AssertUnwindSafe(task(state.clone())).catch_unwind().await;
+                let message = match outcome {
+                    Ok(()) => "background task ended",
+                    Err(_) => "background task panicked",
+                };
+                tracing::error!(task = name, restart_in = ?RESTART_DELAY, "{message}");
                 tokio::time::sleep(RESTART_DELAY).await;
             }
         });
