@@ -98,8 +98,7 @@ impl Default for Limits {
 /// The interval between attempts to lease webhooks that no replica has, and to notice changes
 /// that were made through another replica.
 const LEASE_INTERVAL: Duration = Duration::from_secs(1);
-/// The time after which deliveries end if the leases cannot be renewed. It is less than the rest
-/// of a lease that need not be renewed yet.
+/// Deliveries stop after this time without a renewal, before a lease can expire.
 const MAX_LEASE_AGE: Duration = Duration::from_secs(10);
 /// The maximum number of store operations in flight: requests of clients must not wait for
 /// hundreds of webhooks.

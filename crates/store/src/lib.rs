@@ -196,7 +196,7 @@ impl Options {
 
 /// Version of the store, for cache validation.
 ///
-/// It has changed when a write is acknowledged. A read that starts after the version was
+/// It advances before a write is acknowledged. A read that starts after the version was
 /// taken therefore sees every write that the version counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Version {
@@ -245,7 +245,8 @@ impl Store {
         }
     }
 
-    /// Limits a time of the clock of deliveries to a time that has certainly passed.
+    /// Returns `time` of the clock of deliveries, or an earlier time that has passed even if the
+    /// clock is fast.
     pub fn limit_to_certain(&self, time: Timestamp) -> Timestamp {
         match self {
             Self::Sqlite(db) => time.min(db.certain_time()),
@@ -258,8 +259,9 @@ impl Store {
         with!(self, db => db.ping().await)
     }
 
-    /// Returns the failure of a client's call after which the store is not usable, until
-    /// [`ping`](Self::ping) succeeds. `None` on PostgreSQL, where `ping` asks the server.
+    /// Returns the last failure of a client's call that made the store unusable. A successful
+    /// [`ping`](Self::ping) clears it, unless the file is damaged. `None` on PostgreSQL, where
+    /// `ping` asks the server.
     pub fn failure(&self) -> Option<Error> {
         match self {
             Self::Sqlite(db) => db.failure(),

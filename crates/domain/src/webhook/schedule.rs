@@ -24,7 +24,7 @@ const MAX_ATTEMPT_DELAY: SignedDuration = SignedDuration::from_hours(29);
 /// The longest delay that a receiver can ask for.
 const MAX_RETRY_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// The number of failures in a row that are not the fault of an event.
+/// After this many consecutive failures the receiver is considered down.
 const BACKOFF_AFTER_FAILURES: u32 = 5;
 const MIN_BACKOFF: SignedDuration = SignedDuration::from_secs(5);
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_hours(1);
@@ -104,7 +104,7 @@ impl EndpointHealth {
         };
         self.consecutive_failures = self.consecutive_failures.saturating_add(1);
         let since = *self.failing_since.get_or_insert(now);
-        // Two failures with no attempt in between do not show days of failure.
+        // A single failure long after the first does not show that it failed in between.
         if self.is_backing_off() && certain.duration_since(since) >= DISABLE_AFTER {
             return NextStep::Disable(DisabledReason::ReceiverFailing);
         }

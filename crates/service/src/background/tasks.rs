@@ -89,7 +89,7 @@ pub async fn purge_deliveries((store, retention): (Arc<Store>, EventRetention)) 
     }
 }
 
-/// Deletes the records of imports that ended long ago, finished or not.
+/// Deletes the records of imports whose last activity is long ago, complete or not.
 pub async fn purge_imports(store: Arc<Store>) {
     let mut ticks = interval(IMPORT_PURGE_INTERVAL);
     let mut latch = ErrorLatch::new("import purge");
@@ -102,7 +102,7 @@ pub async fn purge_imports(store: Arc<Store>) {
 /// Regularly records that the store is open, for a process that starts after a crash.
 pub async fn note_open_store(store: Arc<Store>) {
     let mut ticks = interval_at(Instant::now() + OPEN_NOTE_INTERVAL, OPEN_NOTE_INTERVAL);
-    let mut latch = ErrorLatch::new("open time");
+    let mut latch = ErrorLatch::new("recording of the open time");
     loop {
         ticks.tick().await;
         latch.observe(store.note_open().await);

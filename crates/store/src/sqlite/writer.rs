@@ -42,7 +42,7 @@ const MAX_BATCH_SIZE: usize = 1024;
 
 /// The maximum time that a caller waits for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same in a command, whose busy handler may wait for the service first.
+/// The same for command-line processes, whose busy handler may first wait for the service.
 const TOOL_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pauses between the attempts to overwrite a failed commit.
@@ -197,8 +197,8 @@ impl Writer {
     }
 }
 
-/// The state of the writer thread that other threads read. Only the health is changed by others,
-/// too.
+/// The state of the writer thread that it publishes. Other threads only read it, except for
+/// `health`.
 #[derive(Debug, Default)]
 pub(super) struct PublishedState {
     /// The condition of the file, for readiness.
