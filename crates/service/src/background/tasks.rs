@@ -1,8 +1,8 @@
 //! The tasks. Each runs until it is aborted.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, interval, interval_at, sleep};
+use tokio::time::{interval, sleep};
 
 use api::{EventFeed, key_cache::KeyCache, metrics::Metrics};
 use dispatcher::Dispatcher;
@@ -24,89 +24,58 @@ const OPEN_NOTE_INTERVAL: Duration = Duration::from_secs(60);
 const REJECTION_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
-    let mut ticks = interval(KEY_REFRESH_INTERVAL);
-    let mut latch = ErrorLatch::new("api key refresh");
-    loop {
-        ticks.tick().await;
-        latch.observe(keys.refresh().await);
-    }
+    every(KEY_REFRESH_INTERVAL, "api key refresh", || keys.refresh()).await;
 }
 
 /// A separate task, because the refresh must not wait for the writer.
 pub async fn flush_api_key_usage(keys: Arc<KeyCache>) {
-    let mut ticks = interval(KEY_USAGE_FLUSH_INTERVAL);
-    let mut latch = ErrorLatch::new("api key usage flush");
-    loop {
-        ticks.tick().await;
-        latch.observe(keys.flush_usage().await);
-    }
+    let flush = || keys.flush_usage();
+    every(KEY_USAGE_FLUSH_INTERVAL, "api key usage flush", flush).await;
 }
 
 /// Cancels orders whose reservation has expired.
 pub async fn expire_orders(store: Arc<Store>) {
-    let mut ticks = interval(ORDER_EXPIRY_INTERVAL);
-    let mut latch = ErrorLatch::new("order expiry");
-    loop {
-        ticks.tick().await;
-        let expired = in_batches(|| store.order_expire()).await;
-        if let Ok(orders @ 1..) = expired {
+    let expire = || async {
+        let orders = in_batches(|| store.order_expire()).await?;
+        if orders > 0 {
             tracing::info!(orders, "orders expired");
         }
-        latch.observe(expired);
-    }
+        Ok::<_, store::Error>(())
+    };
+    every(ORDER_EXPIRY_INTERVAL, "order expiry", expire).await;
 }
 
 pub async fn purge_idempotency_keys(store: Arc<Store>) {
-    let mut ticks = interval(IDEMPOTENCY_PURGE_INTERVAL);
-    let mut latch = ErrorLatch::new("idempotency key purge");
-    loop {
-        ticks.tick().await;
-        let purge = || store.idempotency_purge(idempotency::RETENTION);
-        latch.observe(in_batches(purge).await);
-    }
+    let purge = || in_batches(|| store.idempotency_purge(idempotency::RETENTION));
+    every(IDEMPOTENCY_PURGE_INTERVAL, "idempotency key purge", purge).await;
 }
 
 pub async fn purge_events((store, feed, retention): (Arc<Store>, Arc<EventFeed>, EventRetention)) {
-    let mut ticks = interval(EVENT_PURGE_INTERVAL);
-    let mut latch = ErrorLatch::new("event purge");
-    loop {
-        ticks.tick().await;
-        let purged = in_batches(|| store.event_purge(retention)).await;
-        if let Ok(events) = purged {
-            feed.metrics.purged.add(events);
-        }
-        latch.observe(purged);
-    }
+    let purge = || async {
+        let events = in_batches(|| store.event_purge(retention)).await?;
+        feed.metrics.purged.add(events);
+        Ok::<_, store::Error>(())
+    };
+    every(EVENT_PURGE_INTERVAL, "event purge", purge).await;
 }
 
 /// Deletes deliveries that were given up. They are kept for as long as events.
 pub async fn purge_deliveries((store, retention): (Arc<Store>, EventRetention)) {
-    let mut ticks = interval(DELIVERY_PURGE_INTERVAL);
-    let mut latch = ErrorLatch::new("delivery purge");
-    loop {
-        ticks.tick().await;
-        latch.observe(in_batches(|| store.delivery_purge(retention.age)).await);
-    }
+    let purge = || in_batches(|| store.delivery_purge(retention.age));
+    every(DELIVERY_PURGE_INTERVAL, "delivery purge", purge).await;
 }
 
 /// Deletes the records of imports whose last activity is long ago, complete or not.
 pub async fn purge_imports(store: Arc<Store>) {
-    let mut ticks = interval(IMPORT_PURGE_INTERVAL);
-    let mut latch = ErrorLatch::new("import purge");
-    loop {
-        ticks.tick().await;
-        latch.observe(in_batches(|| store.import_purge(import::RETENTION)).await);
-    }
+    let purge = || in_batches(|| store.import_purge(import::RETENTION));
+    every(IMPORT_PURGE_INTERVAL, "import purge", purge).await;
 }
 
 /// Regularly records that the store is open, for a process that starts after a crash.
 pub async fn note_open_store(store: Arc<Store>) {
-    let mut ticks = interval_at(Instant::now() + OPEN_NOTE_INTERVAL, OPEN_NOTE_INTERVAL);
-    let mut latch = ErrorLatch::new("recording of the open time");
-    loop {
-        ticks.tick().await;
-        latch.observe(store.note_open().await);
-    }
+    sleep(OPEN_NOTE_INTERVAL).await;
+    let note = || store.note_open();
+    every(OPEN_NOTE_INTERVAL, "recording of the open time", note).await;
 }
 
 /// Accepts animals from `petstore import` and `petstore seed`.
@@ -161,6 +130,20 @@ pub async fn reload_certificate(tls: Arc<Tls>) {
             tracing::warn!(error, "certificate reload failed; keeping the current one");
         }
         logged = error;
+    }
+}
+
+/// Repeats an activity, the first time immediately, and logs when it starts to fail and when it
+/// recovers.
+async fn every<T, E: Display, F>(period: Duration, activity: &'static str, run: impl Fn() -> F)
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut ticks = interval(period);
+    let mut latch = ErrorLatch::new(activity);
+    loop {
+        ticks.tick().await;
+        latch.observe(run().await);
     }
 }
 
