@@ -213,6 +213,12 @@ pub struct NewWebhook {
 }
 
 impl NewWebhook {
+    /// Checks that an API key with these scopes may read the events of the webhook. Returns a scope
+    /// that the key lacks.
+    pub fn check_scopes(&self, scopes: Scopes) -> Result<(), Scope> {
+        readable(self.types, scopes).map(drop)
+    }
+
     /// Returns the webhook as created by an API key with these scopes, or a scope that the key
     /// lacks. The types are fixed now: types that are later added to the program, or scopes that
     /// are later added to the key, do not change them.

@@ -1,7 +1,5 @@
 //! Webhooks: the commands by which clients change them, and reads.
 
-use jiff::Timestamp;
-
 use super::{
     Error, Store,
     command::{Command, Draft, Reply},
@@ -165,13 +163,7 @@ impl Store {
         request: Option<IdempotentRequest>,
     ) -> Result<Idempotent<WebhookResult>, Error> {
         // Checked here, too, so that no id is drawn for a rejected webhook.
-        let created = new.clone().create(
-            WebhookId::UNASSIGNED,
-            api_key_id,
-            scopes,
-            Timestamp::UNIX_EPOCH,
-        );
-        if let Err(missing) = created {
+        if let Err(missing) = new.check_scopes(scopes) {
             let rejection = WebhookRejection::MissingScope(missing);
             return Ok(Idempotent::Executed(Err(rejection)));
         }
