@@ -34,7 +34,7 @@ use domain::{
 };
 use metrics::Lag;
 use store::{
-    self, Store,
+    self, RENEW_BEFORE, Store,
     event_tail::{EventTail, ScanQueue},
 };
 use telemetry::error_latch::ErrorLatch;
@@ -100,6 +100,7 @@ impl Default for Limits {
 const LEASE_INTERVAL: Duration = Duration::from_secs(1);
 /// Deliveries stop after this time without a renewal, before a lease can expire.
 const MAX_LEASE_AGE: Duration = Duration::from_secs(10);
+const _: () = assert!((MAX_LEASE_AGE.as_secs() as i64) < RENEW_BEFORE.as_secs());
 /// The maximum number of store operations in flight: requests of clients must not wait for
 /// hundreds of webhooks.
 const MAX_STORE_OPERATIONS: usize = 64;

@@ -212,6 +212,8 @@ const MAX_CONCURRENT: usize = 64;
 /// The time for which a replica may deliver to a webhook after it has leased it or renewed the
 /// lease.
 pub const WEBHOOK_LEASE: SignedDuration = SignedDuration::from_secs(20);
+/// A lease is renewed when less than this is left of it.
+pub const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(15);
 
 /// An open store on one of the databases.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Leases of webhooks on PostgreSQL: each is leased by one replica, which delivers to it.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{
     super::{
-        WEBHOOK_LEASE,
+        RENEW_BEFORE, WEBHOOK_LEASE,
         error::Error,
         table::{OuterJoin, Record},
     },
@@ -13,9 +13,6 @@ use super::{
     read_first,
 };
 use domain::webhook::{WebhookId, delivery::LeasedWebhook};
-
-/// A lease is renewed when less than this is left of it.
-const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(15);
 
 statements! {
     /// Skips webhooks that another replica is leasing. Also returns those that `$1` has leased
