@@ -86,7 +86,7 @@ fn route<'a>(
     }
 }
 
-/// Tells the transport which API key the client has.
+/// Tells the transport which principal the client is: its API key.
 fn identify(client: Client<'_>, context: &RequestContext) {
     if let Some(id) = context.api_key_id {
         client.authenticated(id);

@@ -19,8 +19,8 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{memory::MemoryBudget, request_state::RequestState};
 
-/// The maximum number of requests that are open on an HTTP/2 connection before the client has
-/// shown a valid API key. Further ones wait.
+/// The maximum number of requests that are open on an HTTP/2 connection before the service has
+/// authenticated the client. Further ones wait.
 const MAX_ANONYMOUS_REQUESTS: usize = 8;
 
 /// The number of unsent response bytes of an HTTP/2 connection from which its next request waits
@@ -41,8 +41,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// `epoch`.
 pub struct Activity {
     client: IpAddr,
-    /// The API key that the client authenticated with last; 0 if there was none.
-    api_key: AtomicI64,
+    /// The principal that the service authenticated last; 0 if there was none.
+    principal: AtomicI64,
     /// The state of the current request, on HTTP/1.1.
     pub request: RequestState,
     /// The part of a request that the server awaits from the client, in the two lowest bits:
@@ -132,7 +132,7 @@ impl Activity {
     pub fn new(client: IpAddr, budget: Arc<MemoryBudget>, epoch: Instant, now: Instant) -> Self {
         let activity = Self {
             client,
-            api_key: AtomicI64::default(),
+            principal: AtomicI64::default(),
             request: RequestState::default(),
             awaited: AtomicU64::default(),
             blocked_since: AtomicU64::default(),
@@ -162,17 +162,17 @@ impl Activity {
         self.client
     }
 
-    /// Returns the API key that the client authenticated with last.
-    pub fn api_key(&self) -> Option<i64> {
-        match self.api_key.load(Relaxed) {
+    /// Returns the principal that the service authenticated last.
+    pub fn principal(&self) -> Option<i64> {
+        match self.principal.load(Relaxed) {
             0 => None,
             id => Some(id),
         }
     }
 
-    pub fn set_api_key(&self, id: i64) {
-        if self.api_key.load(Relaxed) != id {
-            self.api_key.store(id, SeqCst);
+    pub fn set_principal(&self, id: i64) {
+        if self.principal.load(Relaxed) != id {
+            self.principal.store(id, SeqCst);
             self.wake_queued();
         }
     }
@@ -362,7 +362,7 @@ impl Activity {
     fn try_start(&self) -> bool {
         let started = self.active.fetch_update(SeqCst, SeqCst, |active| {
             let open = active + self.unsent.load(SeqCst);
-            let has_room = if self.api_key.load(SeqCst) == 0 {
+            let has_room = if self.principal.load(SeqCst) == 0 {
                 open < MAX_ANONYMOUS_REQUESTS
             } else {
                 open == 0 || self.unsent_bytes.load(SeqCst) < MAX_UNSENT_BYTES
@@ -466,7 +466,7 @@ impl QueuedRequest {
     }
 
     /// Waits until the connection has room for the request: backpressure on a client that does
-    /// not read, or that has not shown a valid API key.
+    /// not read, or that is not authenticated.
     pub async fn start(self) -> ActiveRequest {
         let Self(mut held) = self;
         held.activity.start().await;

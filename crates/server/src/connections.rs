@@ -6,7 +6,7 @@
 //! longest idle connection is evicted. A connection whose request is being served is not.
 //!
 //! Memory is shared in the same way: if all connections together hold more than the budget, those
-//! of the address or API key that holds most are closed, the largest first.
+//! of the address or principal that holds most are closed, the largest first.
 //!
 //! If no connection can be evicted, a new one may still ask for the service's health, on one of a
 //! few reserved connections: a liveness probe must not restart a service because it is busy.
@@ -292,13 +292,13 @@ impl Connections {
     }
 
     /// If the connections exceed the memory budget, resets some until an eighth of it is
-    /// free: those of the address or API key that holds most, and behind a proxy, where all
-    /// share an address, those of the key that holds most there.
+    /// free: those of the address or principal that holds most, and behind a proxy, where all
+    /// share an address, those of the principal that holds most there.
     fn relieve(&self, now: Instant) {
         let mut pools = self.lock();
         let mut used = 0;
         let mut by_network = HashMap::<_, usize>::new();
-        let mut by_key = HashMap::<_, usize>::new();
+        let mut by_principal = HashMap::<_, usize>::new();
         let mut by_both = HashMap::<_, usize>::new();
         let mut holders = Vec::new();
         let open = pools.main.by_network.iter().flat_map(|(network, open)| {
@@ -314,24 +314,24 @@ impl Connections {
             if held == 0 || activity.evicted() == Some(Eviction::Reset) {
                 continue;
             }
-            let key = activity.api_key();
+            let principal = activity.principal();
             used += held;
             *by_network.entry(network).or_default() += held;
-            *by_both.entry((network, key)).or_default() += held;
-            if key.is_some() {
-                *by_key.entry(key).or_default() += held;
+            *by_both.entry((network, principal)).or_default() += held;
+            if principal.is_some() {
+                *by_principal.entry(principal).or_default() += held;
             }
-            holders.push((network, key, held, id));
+            holders.push((network, principal, held, id));
         }
         let limit = self.budget.limit();
         if used <= limit {
             return;
         }
         let mut excess = used - limit / 8 * 7;
-        holders.sort_by_cached_key(|(network, key, held, _)| {
-            let key_total = by_key.get(key).copied().unwrap_or_default();
-            let largest_total = by_network[network].max(key_total);
-            Reverse((largest_total, by_both[&(*network, *key)], *held))
+        holders.sort_by_cached_key(|(network, principal, held, _)| {
+            let principal_total = by_principal.get(principal).copied().unwrap_or_default();
+            let largest_total = by_network[network].max(principal_total);
+            Reverse((largest_total, by_both[&(*network, *principal)], *held))
         });
         for (network, _, held, id) in holders {
             if excess == 0 {

@@ -89,10 +89,10 @@ impl Client<'_> {
         self.0.client()
     }
 
-    /// Records that the client has shown a valid API key. Connections share memory fairly by
-    /// key, and only connections with a key may have many requests open.
-    pub fn authenticated(self, api_key_id: i64) {
-        self.0.set_api_key(api_key_id);
+    /// Records the principal that the service has authenticated. Connections share memory fairly
+    /// by principal, and only authenticated connections may have many requests open.
+    pub fn authenticated(self, principal: i64) {
+        self.0.set_principal(principal);
     }
 }
 

@@ -260,18 +260,18 @@ fn with_budget() -> Arc<Connections> {
     Arc::new(Connections::new(&limits, Arc::default()))
 }
 
-/// A connection of this address and API key, and the memory that it holds.
+/// A connection of this address and principal, and the memory that it holds.
 fn holder(
     connections: &Arc<Connections>,
     client: &str,
-    key: Option<i64>,
+    principal: Option<i64>,
     bytes: usize,
 ) -> (Slot, HeldMemory) {
     let slot = connections
         .admit(address(client), connections.epoch)
         .unwrap();
-    if let Some(key) = key {
-        slot.activity.set_api_key(key);
+    if let Some(principal) = principal {
+        slot.activity.set_principal(principal);
     }
     let held = HeldMemory::new(&slot.activity, bytes);
     (slot, held)
@@ -313,7 +313,7 @@ fn an_evicted_connection_counts_until_it_is_closed() {
 }
 
 #[test]
-fn an_api_key_is_one_holder_whatever_its_addresses() {
+fn a_principal_is_one_holder_whatever_its_addresses() {
     let connections = with_budget();
     let mut holders = Vec::new();
     for number in 1..=6 {
@@ -327,9 +327,10 @@ fn an_api_key_is_one_holder_whatever_its_addresses() {
 }
 
 #[test]
-fn behind_a_proxy_the_key_that_holds_most_goes_first() {
+fn behind_a_proxy_the_principal_that_holds_most_goes_first() {
     let connections = with_budget();
-    let hold = |key, megabytes| holder(&connections, "192.0.2.1", key, megabytes * MEGABYTE);
+    let hold =
+        |principal, megabytes| holder(&connections, "192.0.2.1", principal, megabytes * MEGABYTE);
     let holders = [
         hold(Some(1), 3),
         hold(None, 2),
@@ -358,9 +359,9 @@ fn a_response_is_charged_once_its_write_blocks() {
     assert_eq!(activity.held(), 0);
 }
 
-/// The first request always starts, and a key makes room for those that wait.
+/// The first request always starts, and authentication makes room for those that wait.
 #[test]
-fn requests_wait_without_a_key_and_behind_unread_responses() {
+fn requests_wait_without_a_principal_and_behind_unread_responses() {
     let connections = with_budget();
     let slot = connections
         .admit(address("192.0.2.1"), connections.epoch)
@@ -370,12 +371,12 @@ fn requests_wait_without_a_key_and_behind_unread_responses() {
         queued.start().now_or_never()
     };
     let mut active: Vec<_> = (0..8).map(|_| start(0).unwrap()).collect();
-    assert!(start(0).is_none(), "without a key");
+    assert!(start(0).is_none(), "not authenticated");
     let unsent = active.pop().unwrap().end(100);
     assert!(start(0).is_none(), "its response is not sent");
     drop(unsent);
     active.push(start(0).unwrap());
-    slot.activity.set_api_key(1);
+    slot.activity.set_principal(1);
     active.extend((0..20).map(|_| start(0).unwrap()));
     let unsent = active.pop().unwrap().end(MEGABYTE);
     assert!(start(0).is_none(), "too much is not sent");
