@@ -97,7 +97,7 @@ impl Importer {
             DatabaseUrl::Postgres(_) => {
                 let options = Options {
                     create: true,
-                    ..Options::new(Role::Command)
+                    ..Options::new(Role::Cli)
                 };
                 Target::Server(Store::open(url, &options).await?)
             }

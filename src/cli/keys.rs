@@ -248,7 +248,7 @@ pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecr
 }
 
 async fn open(database: &Database) -> Result<Store, Box<dyn Error>> {
-    Ok(Store::open(&database.url()?, &Options::new(Role::Command)).await?)
+    Ok(Store::open(&database.url()?, &Options::new(Role::Cli)).await?)
 }
 
 /// Finds a key by its id or its name. If several keys have the name, exactly one of them must be

@@ -126,7 +126,7 @@ impl Server {
 
     /// Creates another API key the way `petstore keys create` does, while the service runs.
     pub async fn create_key(&self, scopes: &[Scope], expires_at: Option<Timestamp>) -> String {
-        let store = Store::open(&database_url(&self.database), &Options::new(Role::Command))
+        let store = Store::open(&database_url(&self.database), &Options::new(Role::Cli))
             .await
             .unwrap();
         let key = insert_key(&store, scopes.iter().copied().collect(), expires_at).await;

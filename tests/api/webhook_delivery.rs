@@ -85,7 +85,7 @@ impl Setup {
             limits.connect_timeout = Duration::from_secs(600);
         })
         .await;
-        let options = Options::new(Role::Command);
+        let options = Options::new(Role::Cli);
         let store = Store::open(&database_url(&server.database), &options).await;
         Self {
             server,

@@ -128,7 +128,7 @@ impl Home {
         let url: DatabaseUrl = self.url().parse().unwrap();
         let options = Options {
             create: true,
-            ..Options::new(Role::Command)
+            ..Options::new(Role::Cli)
         };
         let create = async { Store::open(&url, &options).await.unwrap().close().await };
         // On a thread of its own: the caller may be in a runtime.

@@ -54,7 +54,7 @@ async fn keys_and_deliveries_are_purged_by_the_clock_of_the_database(backend: Ba
              FROM webhooks, generate_series(0, 1) AS sequence;",
         );
         let age = EventRetention::default().age;
-        for (role, expected) in [(Role::Service, (0, 0)), (Role::Command, (1, 1))] {
+        for (role, expected) in [(Role::Service, (0, 0)), (Role::Cli, (1, 1))] {
             let store = open(&database.url(), role).await;
             let purged = (
                 store.idempotency_purge(RETENTION).await.unwrap(),

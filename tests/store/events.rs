@@ -35,7 +35,7 @@ impl<'c> Server<'c> {
     }
 
     async fn open(&self) -> Store {
-        open(&self.cluster.url(&self.database), Role::Command).await
+        open(&self.cluster.url(&self.database), Role::Cli).await
     }
 
     /// A session of another program.

@@ -20,14 +20,14 @@ impl TestStore {
     pub async fn open(backend: Backend) -> Self {
         let database = new_database(backend).await;
         Self {
-            store: open(&database.url(), Role::Command).await,
+            store: open(&database.url(), Role::Cli).await,
             database,
         }
     }
 
     /// Opens the store once more, as another replica or command does.
     pub async fn open_again(&self) -> Store {
-        open(&self.database.url(), Role::Command).await
+        open(&self.database.url(), Role::Cli).await
     }
 }
 
@@ -42,7 +42,7 @@ pub async fn new_database(backend: Backend) -> Database {
 pub async fn create_store(url: &str) {
     let options = Options {
         create: true,
-        ..Options::new(Role::Command)
+        ..Options::new(Role::Cli)
     };
     let store = open_with(url, &options).await;
     let key = NewApiKey {

@@ -149,7 +149,7 @@ pub enum Role {
     /// Serves requests. An SQLite file has at most one such process.
     Service,
     /// Runs one command, possibly beside a running service.
-    Command,
+    Cli,
 }
 
 /// Options for opening a store.
@@ -187,7 +187,7 @@ impl Options {
             write_queue_capacity: 4096,
             settling: match role {
                 Role::Service => Settling::DURATION,
-                Role::Command => SignedDuration::ZERO,
+                Role::Cli => SignedDuration::ZERO,
             },
             fault: None,
         }

@@ -96,7 +96,7 @@ async fn a_backup_contains_webhooks_and_only_its_owner_can_read_it(backend: Back
     petstore(&["backup", "--database", &db.database.url(), to]).success();
     let mode = backup.metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");
-    let restored = open(&format!("sqlite:{to}"), Role::Command).await;
+    let restored = open(&format!("sqlite:{to}"), Role::Cli).await;
     let stored = restored.webhook_get(first()).await.unwrap().unwrap();
     assert_eq!(stored.secrets.current.reveal(), secret);
     assert_ne!(stored.position, EventId::START);
@@ -115,7 +115,7 @@ async fn a_copy_has_the_webhooks_at_the_start_of_the_new_log(backend: Backend) {
     let copied = petstore(&["copy", "--from", &from, "--to", &to]).success();
     assert!(copied.stderr.contains(" and 1 webhook."), "{copied:?}");
     let copy = TestStore {
-        store: open(&to, Role::Command).await,
+        store: open(&to, Role::Cli).await,
         database: there,
     };
     let stored = copy.get(first()).await;

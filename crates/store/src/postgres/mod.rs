@@ -163,7 +163,7 @@ impl Postgres {
         }
         let read_connections = match options.role {
             Role::Service => READ_CONNECTIONS,
-            Role::Command => 1,
+            Role::Cli => 1,
         };
         let commits = Arc::default();
         let committed = Arc::new(Notify::new());

@@ -35,7 +35,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     }
     match role {
         Role::Service => db.busy_timeout(BUSY_TIMEOUT)?,
-        Role::Command => db.busy_handler(Some(tool_busy_handler))?,
+        Role::Cli => db.busy_handler(Some(cli_busy_handler))?,
     }
     // A restored backup may not be in WAL mode.
     db.pragma_update(None, "journal_mode", "WAL")?;
@@ -52,7 +52,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
 
 /// Retries every millisecond for half a minute: a service under load leaves only
 /// short gaps between its commits, which SQLite's own backoff would miss.
-fn tool_busy_handler(tries: i32) -> bool {
+fn cli_busy_handler(tries: i32) -> bool {
     if tries == 2_000 {
         // A closed stderr is not an error.
         let _ = writeln!(io::stderr(), "The database is busy. Waiting for it.");

@@ -324,7 +324,7 @@ fn report_damage(health: &Health, error: &Error) {
 
 fn reader_count(role: Role) -> usize {
     match role {
-        Role::Command => 1,
+        Role::Cli => 1,
         Role::Service => std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
     }
 }

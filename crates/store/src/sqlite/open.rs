@@ -38,7 +38,7 @@ pub(super) fn prepare(
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         let current = sniff_header(&path, options.create)? == SchemaState::Current;
-        if current && role == Role::Command {
+        if current && role == Role::Cli {
             return Ok((path, None));
         }
         // Migrations run only under the service lock, so never while another
@@ -91,7 +91,7 @@ impl Drop for EmptySideFiles {
         let wal = fs::symlink_metadata(wal_path(&self.0));
         if wal.is_ok_and(|wal| wal.len() == 0)
             && !is_open(&self.0)
-            && let Ok(opened) = open_recovered(&self.0, Role::Command)
+            && let Ok(opened) = open_recovered(&self.0, Role::Cli)
         {
             opened.checkpoint_and_close();
         }

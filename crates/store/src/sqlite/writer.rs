@@ -43,7 +43,7 @@ const MAX_BATCH_SIZE: usize = 1024;
 /// The maximum time that a caller waits for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for command-line processes, whose busy handler may first wait for the service.
-const TOOL_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const CLI_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pauses between the attempts to overwrite a failed commit.
 const OVERWRITE_DELAYS: [Duration; 4] = [
@@ -124,7 +124,7 @@ impl Writer {
             shared,
             timeout: match options.role {
                 Role::Service => WRITE_TIMEOUT,
-                Role::Command => TOOL_WRITE_TIMEOUT,
+                Role::Cli => CLI_WRITE_TIMEOUT,
             },
             thread: Mutex::new(Some(thread)),
         })
