@@ -134,7 +134,7 @@ struct WorkerContext {
 
 impl WorkerContext {
     /// Runs an operation of the store. Leaves its error to the dispatcher, which logs it.
-    async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Result<T, StoreFailed>
+    async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Result<T, StoreFailure>
     where
         F: Future<Output = Result<T, store::Error>>,
     {
@@ -142,13 +142,13 @@ impl WorkerContext {
         let result = operation(self.store.clone()).await;
         result.map_err(|error| {
             *self.store_error.lock().expect(LOCK) = Some(error);
-            StoreFailed
+            StoreFailure
         })
     }
 }
 
 /// An operation of the store failed.
-struct StoreFailed;
+struct StoreFailure;
 
 /// Handle to a worker task. Dropping it aborts the task.
 struct Handle {

@@ -107,12 +107,12 @@ enum EntryState {
     Settled,
 }
 
-/// An unsaved change of a failed delivery.
+/// An unsaved change of the row of a failed delivery.
 enum Change {
     /// The delivery failed, for the first time or again.
-    Failed(Delivery),
-    /// The delivery succeeded, or is no longer wanted: its row is removed.
-    Delivered(EventId),
+    Save(Delivery),
+    /// The delivery succeeded, or is no longer wanted.
+    Remove(EventId),
 }
 
 impl Tracker {
@@ -317,7 +317,7 @@ impl Tracker {
             Some(error) => self.schedule_retry(id, delivery.attempts + 1, attempt, error, now),
             None => {
                 self.retry_count = self.retry_count.saturating_sub(1);
-                self.changes.insert(id.sequence, Change::Delivered(id));
+                self.changes.insert(id.sequence, Change::Remove(id));
                 self.unsaved += 1;
                 self.save_within(SAVE_DELAY);
                 DeliveryOutcome::Delivered
@@ -339,7 +339,7 @@ impl Tracker {
             ..delivery
         };
         let sequence = failed.event_id.sequence;
-        self.changes.insert(sequence, Change::Failed(failed));
+        self.changes.insert(sequence, Change::Save(failed));
         self.save_within(SAVE_DELAY);
         DeliveryOutcome::Failed
     }
@@ -350,7 +350,7 @@ impl Tracker {
         self.retries_in_flight -= 1;
         self.retry_count = self.retry_count.saturating_sub(1);
         let id = delivery.event_id;
-        self.changes.insert(id.sequence, Change::Delivered(id));
+        self.changes.insert(id.sequence, Change::Remove(id));
         self.save_within(SAVE_DELAY);
     }
 
@@ -394,7 +394,7 @@ impl Tracker {
             next_attempt_at,
         };
         self.changes
-            .insert(event_id.sequence, Change::Failed(delivery));
+            .insert(event_id.sequence, Change::Save(delivery));
         outcome
     }
 
@@ -462,8 +462,8 @@ impl Tracker {
         let mut delivered = self.delivered.clone();
         for change in self.changes.values() {
             match change {
-                Change::Failed(delivery) => failures.push(delivery.clone()),
-                Change::Delivered(id) => delivered.push(*id),
+                Change::Save(delivery) => failures.push(delivery.clone()),
+                Change::Remove(id) => delivered.push(*id),
             }
         }
         Progress {

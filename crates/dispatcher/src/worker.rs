@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    Attempt, StoreFailed, WorkerContext,
+    Attempt, StoreFailure, WorkerContext,
     client::{Connections, Message},
     metrics::Lag,
     tracker::{Job, Tracker},
@@ -107,7 +107,7 @@ struct DeliveryLoop {
     store_failed_at: Option<Instant>,
 }
 
-type ReadResult = Result<Result<Page, Gone>, StoreFailed>;
+type ReadResult = Result<Result<Page, Gone>, StoreFailure>;
 
 /// The outcome of a job.
 enum JobOutcome {
@@ -186,7 +186,7 @@ impl DeliveryLoop {
     async fn store<T, F>(
         &mut self,
         operation: impl FnOnce(Arc<Store>) -> F,
-    ) -> Result<T, StoreFailed>
+    ) -> Result<T, StoreFailure>
     where
         F: Future<Output = Result<T, store::Error>>,
     {
@@ -205,7 +205,7 @@ impl DeliveryLoop {
         }
         let stored = self.store(|store| async move { store.webhook_get(id).await });
         match stored.await {
-            Err(StoreFailed) => Ok(()),
+            Err(StoreFailure) => Ok(()),
             Ok(Some(stored)) if stored.epoch == self.worker.epoch => {
                 self.is_outdated = false;
                 self.tracker.request_retries(stored.paused_until);
@@ -267,7 +267,7 @@ impl DeliveryLoop {
 
     async fn finish_read(&mut self, read: ReadResult) {
         match read {
-            Err(StoreFailed) => self.store_failed_at = Some(Instant::now()),
+            Err(StoreFailure) => self.store_failed_at = Some(Instant::now()),
             Ok(Ok(page)) => self.add_page(page),
             Ok(Err(_)) => self.read_oldest(self.tracker.read_position()).await,
         }
@@ -296,7 +296,7 @@ impl DeliveryLoop {
             Ok((page, store.event_purged_through().await?))
         });
         match read.await {
-            Err(StoreFailed) => {}
+            Err(StoreFailure) => {}
             Ok((Ok(mut page), purged_through)) if purged_through == position.sequence => {
                 if page.end == EventId::START {
                     page.end = position; // Nothing was read.
@@ -366,7 +366,7 @@ impl DeliveryLoop {
             .store(|store| async move { store.webhook_save(id, &owner, epoch, progress).await });
         match saved.await {
             // The save is tried again later.
-            Err(StoreFailed) => return Ok(()),
+            Err(StoreFailure) => return Ok(()),
             // The lease was lost, or a client has changed the webhook.
             Ok(false) => return Err(WorkerExit),
             Ok(true) => self.tracker.saved(),
@@ -436,7 +436,7 @@ async fn retry(
     let id = delivery.event_id;
     let event = shared.store(|store| async move { store.event_get(id).await });
     match event.await {
-        Err(StoreFailed) => JobOutcome::StoreFailed(delivery),
+        Err(StoreFailure) => JobOutcome::StoreFailed(delivery),
         Ok(None) => JobOutcome::Expired(delivery),
         Ok(Some(event)) if !stored.webhook.types.has(event.kind) => JobOutcome::Unwanted(delivery),
         Ok(Some(event)) => {
