@@ -14,7 +14,7 @@ use super::{Server, Service, connection, connections::Connections};
 /// The maximum number of unsent bytes in the kernel's send buffer. By default the buffer takes
 /// megabytes for a client that does not read, and the kernel reports that a socket is writable only
 /// when a third of them is free, so a slow client looks like one that has stopped.
-const MAX_UNSENT_BYTES: u32 = 64 << 10;
+const KERNEL_UNSENT_BYTES: u32 = 64 << 10;
 
 /// The time for which the kernel tries to deliver bytes to a client that has vanished. The
 /// default is a quarter of an hour.
@@ -32,7 +32,7 @@ impl<S: Service> Server<S> {
         let server = Arc::new(self);
         // Accepted connections inherit these options.
         let socket = SockRef::from(&listener);
-        let _ = socket.set_tcp_notsent_lowat(MAX_UNSENT_BYTES);
+        let _ = socket.set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES);
         let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
         let connections = Arc::new(Connections::new(&server.limits, server.metrics.clone()));
         let _budget = AbortOnDropHandle::new(tokio::spawn({

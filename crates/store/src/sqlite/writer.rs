@@ -304,7 +304,7 @@ impl WriterThread {
             let result = catch_unwind(AssertUnwindSafe(|| run(db)))
                 .map_err(|_| Error::Internal(Arc::new(WritePanic)))?;
             let value = result.map_err(classify)?;
-            execute_statement(db, "COMMIT").map_err(|cause| settle_failed_commit(db, cause))?;
+            execute_statement(db, "COMMIT").map_err(|cause| undo_failed_commit(db, cause))?;
             Ok(value)
         })
     }
@@ -338,7 +338,7 @@ impl WriterThread {
 /// If a write to the WAL failed, the commit record, which is written last, is not in the WAL, and
 /// the transaction is undone. If the fsync failed, the record is there: readers do not see the
 /// commit, but recovery after a crash would bring it back, until another commit overwrites it.
-fn settle_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
+fn undo_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
     let write_failed = cause.sqlite_error().is_some_and(|error| {
         error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_WRITE
     });
