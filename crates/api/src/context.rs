@@ -107,7 +107,7 @@ impl<'a> RequestGuard<'a> {
         if let Some(error) = error {
             self.metrics.record_error(error);
         }
-        let rejected = error.is_some_and(ApiError::is_rejection);
+        let rejected = error.is_some_and(ApiError::is_load_shedding);
         if !self.access_log.includes(status, duration, rejected) {
             return;
         }

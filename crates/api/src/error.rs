@@ -339,7 +339,7 @@ impl ApiError {
     /// Returns true if the service works as intended and rejects the request because of a limit,
     /// or because it shuts down. Such responses are counted rather than logged: one log event
     /// each would add to an overload.
-    pub fn is_rejection(&self) -> bool {
+    pub fn is_load_shedding(&self) -> bool {
         matches!(
             self,
             Self::ShuttingDown(_)

@@ -64,7 +64,11 @@ pub(crate) fn start(
         tasks::cache_newest_events,
     );
     supervisor.spawn("deliver_webhooks", &api.webhooks, tasks::deliver_webhooks);
-    supervisor.spawn("report_rejections", &api.metrics, tasks::report_rejections);
+    supervisor.spawn(
+        "report_shed_requests",
+        &api.metrics,
+        tasks::report_shed_requests,
+    );
     if let Some(tls) = tls {
         supervisor.spawn("reload_certificate", tls, tasks::reload_certificate);
     }

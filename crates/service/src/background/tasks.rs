@@ -21,7 +21,7 @@ const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const DELIVERY_PURGE_INTERVAL: Duration = Duration::from_secs(60);
 const IMPORT_PURGE_INTERVAL: Duration = Duration::from_secs(3600);
 const OPEN_NOTE_INTERVAL: Duration = Duration::from_secs(60);
-const REJECTION_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
     every(KEY_REFRESH_INTERVAL, "api key refresh", || keys.refresh()).await;
@@ -100,8 +100,8 @@ pub async fn deliver_webhooks(dispatcher: Arc<Dispatcher>) {
 
 /// Logs the number of requests that were shed and of streams that were rejected: one event
 /// each would add to the overload.
-pub async fn report_rejections(metrics: Arc<Metrics>) {
-    let mut ticks = interval(REJECTION_REPORT_INTERVAL);
+pub async fn report_shed_requests(metrics: Arc<Metrics>) {
+    let mut ticks = interval(SHED_REPORT_INTERVAL);
     let count_streams = || metrics.rejected_streams().map(|(_, count)| count).sum();
     let mut shed = metrics.shed.get();
     let mut streams: u64 = count_streams();
