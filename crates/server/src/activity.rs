@@ -45,10 +45,9 @@ pub struct Activity {
     principal: AtomicI64,
     /// The state of the current request, on HTTP/1.1.
     pub request: RequestState,
-    /// The part of a request that the server awaits from the client, in the two lowest bits:
-    /// [`NOTHING`], [`REQUEST`], [`REST`] or [`FIRST_REQUEST`]. The other bits are the time at
-    /// which the wait started.
-    awaited: AtomicU64,
+    /// The stage of the connection, in the two lowest bits: [`SERVING`], [`IDLE`], [`RECEIVING`] or
+    /// [`NEW`]. The other bits are the time at which the server started to wait for the client.
+    stage: AtomicU64,
     /// The time since which a response cannot be written completely because the client does
     /// not read; 0 if none is blocked.
     blocked_since: AtomicU64,
@@ -87,16 +86,16 @@ pub struct Activity {
     epoch: Instant,
 }
 
-/// The server awaits nothing: the service has the request.
-const NOTHING: u64 = 0;
-/// The server awaits the next request, of which no byte has arrived.
-const REQUEST: u64 = 1;
-/// The server awaits the rest of a request.
-const REST: u64 = 2;
-/// The server awaits the first request, or the TLS handshake before it.
-const FIRST_REQUEST: u64 = 3;
-/// The bits of `awaited` with one of these values.
-const AWAITED: u64 = 3;
+/// The service has the request, and the server does not wait for the client.
+const SERVING: u64 = 0;
+/// The server waits for the next request, of which no byte has arrived.
+const IDLE: u64 = 1;
+/// The server waits for the rest of a request.
+const RECEIVING: u64 = 2;
+/// The server waits for the first request, or the TLS handshake before it.
+const NEW: u64 = 3;
+/// The bits of `stage` with one of these values.
+const STAGE: u64 = 3;
 
 /// The amount of HTTP/2 response bodies that was sent. Pings and other frames do not count.
 #[derive(Debug, Clone, Copy)]
@@ -134,7 +133,7 @@ impl Activity {
             client,
             principal: AtomicI64::default(),
             request: RequestState::default(),
-            awaited: AtomicU64::default(),
+            stage: AtomicU64::default(),
             blocked_since: AtomicU64::default(),
             started: AtomicU64::default(),
             active: AtomicUsize::default(),
@@ -154,7 +153,7 @@ impl Activity {
             waker: AtomicWaker::new(),
             epoch,
         };
-        activity.store_awaited(FIRST_REQUEST, now);
+        activity.store_stage(NEW, now);
         activity
     }
 
@@ -202,22 +201,21 @@ impl Activity {
         (at.saturating_duration_since(self.epoch)).as_millis() as u64
     }
 
-    fn store_awaited(&self, awaited: u64, since: Instant) {
-        self.awaited
-            .store(self.millis(since) << 2 | awaited, Relaxed);
+    fn store_stage(&self, stage: u64, since: Instant) {
+        self.stage.store(self.millis(since) << 2 | stage, Relaxed);
     }
 
     /// Marks the connection as idle, unless it waits for its first request: then it has been
     /// waiting since it was accepted.
     pub fn mark_idle(&self, since: Instant) {
         if !self.request.is_untouched() {
-            self.store_awaited(REQUEST, since);
+            self.store_stage(IDLE, since);
         }
     }
 
     /// Records that a part of a request has arrived.
     pub fn mark_receiving(&self, since: Instant) {
-        self.store_awaited(REST, since);
+        self.store_stage(RECEIVING, since);
     }
 
     /// Records that the service has a request, on HTTP/1.1.
@@ -228,7 +226,7 @@ impl Activity {
 
     /// Records that the service has a request, and the server awaits nothing from the client.
     pub fn mark_serving(&self) {
-        self.awaited.store(NOTHING, Relaxed);
+        self.stage.store(SERVING, Relaxed);
     }
 
     /// Records that a response cannot be written because the client does not read.
@@ -278,12 +276,12 @@ impl Activity {
             let waited = waited(blocked_since);
             return (waited >= slow_after).then_some((EvictionReason::Slow, waited));
         }
-        let awaited = self.awaited.load(Relaxed);
-        let waited = waited(awaited >> 2);
-        match awaited & AWAITED {
-            REQUEST => Some((EvictionReason::Idle, waited)),
-            FIRST_REQUEST if waited >= slow_after => Some((EvictionReason::Idle, waited)),
-            REST if waited >= slow_after => Some((EvictionReason::Slow, waited)),
+        let stage = self.stage.load(Relaxed);
+        let waited = waited(stage >> 2);
+        match stage & STAGE {
+            IDLE => Some((EvictionReason::Idle, waited)),
+            NEW if waited >= slow_after => Some((EvictionReason::Idle, waited)),
+            RECEIVING if waited >= slow_after => Some((EvictionReason::Slow, waited)),
             _ => None,
         }
     }
@@ -295,7 +293,7 @@ impl Activity {
 
     /// Returns true if the client is sending a request or does not read its response.
     pub fn depends_on_client(&self) -> bool {
-        self.is_blocked() || self.awaited.load(Relaxed) & AWAITED == REST
+        self.is_blocked() || self.stage.load(Relaxed) & STAGE == RECEIVING
     }
 
     /// Returns true if the service has an HTTP/1.1 request, or its response is being written.
