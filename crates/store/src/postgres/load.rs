@@ -66,7 +66,7 @@ statements! {
 }
 
 /// The time that other transactions have to commit in with [`Fault::EarlyClaims`].
-static PAUSE: Sql = Sql::new("pause", &[], || "SELECT pg_sleep(0.002)".into());
+static PAUSE: Sql = Sql::new("pause", &[], || "SELECT pg_sleep(0.01)".into());
 
 /// Reads the result of [`DRAW`].
 fn start_set(rows: &[Row]) -> Result<(WorkingSet, NewIds), Error> {
