@@ -174,7 +174,7 @@ $$;
 --
 -- Numbers are drawn before commit, so a reader must not go beyond a number that a
 -- transaction in progress may have drawn. A transaction that draws one holds ROW EXCLUSIVE
--- on this table until it ends, by which readers find out (see fence.rs). So a number is
+-- on this table until it ends, by which readers find out (see watermark.rs). So a number is
 -- drawn by an INSERT only, and CACHE must stay 1: a session that keeps numbers for later
 -- would not hold the lock. A rolled back transaction leaves a gap.
 -- Events are inserted while the rows are locked, so those of one row are numbered in the
@@ -196,7 +196,7 @@ CREATE TABLE events (
 
 -- The identity of the log, a random UUID; the last sequence number that was purged; and
 -- one up to which the order of events is final, for replicas that start while a
--- transaction is open (see fence.rs). In a single row.
+-- transaction is open (see watermark.rs). In a single row.
 CREATE TABLE event_log (
     id              int    PRIMARY KEY CHECK (id = 1),
     source          text   NOT NULL,
