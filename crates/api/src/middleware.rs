@@ -170,16 +170,11 @@ thread_local! {
     static RANDOM: RefCell<SmallRng> = RefCell::new(SmallRng::from_rng(&mut rand::rng()));
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
 /// Generates 32 random hexadecimal digits.
 fn new_request_id() -> HeaderValue {
-    let random: [u8; 16] = RANDOM.with_borrow_mut(SmallRng::random);
-    let mut id = [0; 32];
-    for (digits, byte) in id.chunks_exact_mut(2).zip(random) {
-        digits.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-    }
-    HeaderValue::from_bytes(&id).expect("hexadecimal digits are valid in a header")
+    let random: u128 = RANDOM.with_borrow_mut(SmallRng::random);
+    HeaderValue::try_from(format!("{random:032x}"))
+        .expect("hexadecimal digits are valid in a header")
 }
 
 /// Adds the common headers to a response that does not pass through [`handle`].
