@@ -12,7 +12,7 @@ use domain::api_key::{ApiKeySecret, NewApiKey, Scopes};
 use http::Version;
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
-use service::{self, Config, Listeners};
+use service::{Config, Listeners};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use store::{DatabaseUrl, Options, Role, Store};
 use support::{HttpClient, RawConnection};

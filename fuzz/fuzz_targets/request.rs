@@ -11,7 +11,7 @@ use std::{
 };
 
 use libfuzzer_sys::fuzz_target;
-use service::{self, Config, Listeners};
+use service::{Config, Listeners};
 use store::{DatabaseUrl, Options, Role, Store};
 use tokio::net::TcpListener;
 

@@ -18,7 +18,7 @@ use domain::{
     clock::Clock,
     invalid::Invalid,
 };
-use store::{self, Options, Role, Store};
+use store::{Options, Role, Store};
 
 #[derive(Subcommand)]
 pub enum Keys {

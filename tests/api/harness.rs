@@ -9,7 +9,7 @@ use http_body_util::Full;
 use jiff::Timestamp;
 use serde_json::Value;
 use server::Tls;
-use service::{self, Config, Listeners};
+use service::{Config, Listeners};
 use store::{DatabaseUrl, Options, Role, Store};
 use support::{Backend, Database, HttpClient, Identity, RawConnection, Response, eventually};
 use tempfile::TempDir;

@@ -25,7 +25,7 @@ use super::{
     router::{self, Dispatch, Pending},
     state::Api,
 };
-use server::{self, Client, Response};
+use server::{Client, Response};
 use telemetry::redaction::find_secret;
 
 /// Responds to a request: request id, CORS, panics, rate limit and security headers, HEAD. If

@@ -20,7 +20,7 @@ use super::{
     openapi::{Contract, PublicUrl, Scheme},
     rate_limit::{FailedAuthLimiter, RateLimit},
 };
-use dispatcher::{self, Dispatcher};
+use dispatcher::Dispatcher;
 use domain::clock::Clock;
 use store::{Store, event_tail::EventTail};
 use telemetry::access_log::AccessLog;

@@ -34,7 +34,7 @@ use domain::{
 };
 use metrics::Lag;
 use store::{
-    self, RENEW_BEFORE, Store,
+    RENEW_BEFORE, Store,
     event_tail::{EventTail, ScanQueue},
 };
 use telemetry::error_latch::ErrorLatch;

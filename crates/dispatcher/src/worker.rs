@@ -25,7 +25,7 @@ use domain::{
     },
 };
 use store::{
-    self, Store,
+    Store,
     event_tail::{MAX_READ, Page, ReadFrom, SerializedEvent},
 };
 

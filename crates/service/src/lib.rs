@@ -9,10 +9,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use api::{self, Api, Scheme};
+use api::{Api, Scheme};
 use domain::event::EventRetention;
 use metrics::MetricsEndpoint;
-use server::{self, Server, Tls};
+use server::{Server, Tls};
 use store::Store;
 
 /// The time limit, at shutdown, of each of three steps: saving the progress of webhooks, the

@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 use jiff::Timestamp;
 use tokio::time::timeout;
 
-use api::{self, Api, Health};
-use server::{self, Client, Limits, Rejection, Response, Server, Service};
+use api::{Api, Health};
+use server::{Client, Limits, Rejection, Response, Server, Service};
 use store::{Counts, Store, StoreMetrics};
 use telemetry::prometheus::Exposition;
 

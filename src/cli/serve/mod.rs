@@ -24,10 +24,10 @@ use super::{
     duration::{drain_delay, event_age, reservation},
     explain_os_errors, interrupt, socket_address, status,
 };
-use api::{self, Origin, RateLimit, Scheme, StreamLimits};
+use api::{Origin, RateLimit, Scheme, StreamLimits};
 use bind::bind;
 use domain::event::EventRetention;
-use service::{self, Config, Listeners};
+use service::{Config, Listeners};
 use startup::Start;
 use store::{DatabaseUrl, Options, Role, Store};
 use telemetry::log::{self, stderr_is_terminal};

@@ -17,7 +17,7 @@ use domain::{
     api_key::{ApiKeySecret, NewApiKey},
     clock::Clock,
 };
-use store::{self, DatabaseUrl, Store};
+use store::{DatabaseUrl, Store};
 use telemetry::log::{stderr_has_color, stderr_is_terminal};
 
 /// The addresses and the database of a service that is ready.

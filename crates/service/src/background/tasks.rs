@@ -9,7 +9,7 @@ use dispatcher::Dispatcher;
 use domain::{event::EventRetention, idempotency, import};
 use import_socket::ImportServer;
 use server::Tls;
-use store::{self, Store, event_tail::EventTail};
+use store::{Store, event_tail::EventTail};
 use telemetry::error_latch::ErrorLatch;
 
 /// A revoked key must be rejected within a second; this leaves time for the read.
