@@ -11,6 +11,7 @@ support::cases! {
     DATABASES: [
         unknown_parameters_are_rejected,
         unknown_members_are_rejected,
+        unknown_members_of_nested_objects_are_rejected,
         every_response_says_that_handling_was_strict,
         only_strict_handling_is_applied,
     ],
@@ -90,6 +91,46 @@ async fn unknown_parameters_are_rejected(backend: Backend) {
 
 const PET_MEMBERS: &str = "name, categoryId, status, breed, sex, birthDate, color, microchip, \
                            price, description, notes, location, acquiredOn, source, metadata";
+
+async fn unknown_members_of_nested_objects_are_rejected(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
+    server.create(pet).await;
+    for (method, path, mut body, members, message) in [
+        (
+            Method::POST,
+            "/v1/pets",
+            json!({"name": "B", "categoryId": 1}),
+            json!({"source": {"name": "C", "license": "D"}, "metadata": {"any": "key"}}),
+            r#"source: unknown member "license"; known: name, address, licence"#,
+        ),
+        (
+            Method::PATCH,
+            "/v1/pets/1",
+            json!({}),
+            json!({"price": {"amount": 1, "currency": "EUR", "cents": 1}}),
+            r#"price: unknown member "cents"; known: amount, currency"#,
+        ),
+        (
+            Method::POST,
+            "/v1/store/orders",
+            json!({"petId": 1}),
+            json!({"buyer": {"name": "C", "phone": "1", "mail": "2"}, "price": {"value": 1}}),
+            "price.amount: required; must be an integer; \
+             price.currency: required; must be a string; \
+             buyer: unknown members \"mail\", \"phone\"; known: name, address, contact; \
+             price: unknown member \"value\"; known: amount, currency",
+        ),
+    ] {
+        for (name, value) in members.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let request = strict(&server, method, path);
+        let response = request.body(body.to_string()).send().await;
+        response.assert_error(400, "invalid_body");
+        assert_eq!(self::message(&response), message, "{path}");
+    }
+}
 
 async fn unknown_members_are_rejected(backend: Backend) {
     let server = Server::start(backend).await;

@@ -24,7 +24,7 @@ pub fn breaking_changes(old: &Value, new: &Value) -> Vec<String> {
 
 /// The schema keywords that the comparison understands. Any other is reported as
 /// breaking until there is a rule for it.
-const SUPPORTED_KEYWORDS: [&str; 20] = [
+const SUPPORTED_KEYWORDS: [&str; 22] = [
     "type",
     "format",
     "const",
@@ -40,7 +40,9 @@ const SUPPORTED_KEYWORDS: [&str; 20] = [
     "maxLength",
     "minItems",
     "maxItems",
+    "maxProperties",
     "pattern",
+    "propertyNames",
     "properties",
     "required",
     "items",
@@ -243,15 +245,17 @@ impl<'a> Comparison<'a> {
                 self.report(location, &format!("{limit} raised"));
             }
         }
-        for limit in ["maximum", "maxLength", "maxItems"] {
+        for limit in ["maximum", "maxLength", "maxItems", "maxProperties"] {
             let old = old[limit].as_i64().unwrap_or(i64::MAX);
             let new = new[limit].as_i64().unwrap_or(i64::MAX);
             if new < old {
                 self.report(location, &format!("{limit} lowered"));
             }
         }
-        if !new["pattern"].is_null() && new["pattern"] != old["pattern"] {
-            self.report(location, "pattern changed");
+        for limit in ["pattern", "propertyNames"] {
+            if !new[limit].is_null() && new[limit] != old[limit] {
+                self.report(location, &format!("{limit} changed"));
+            }
         }
     }
 }

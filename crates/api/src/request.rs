@@ -21,7 +21,7 @@ use domain::{
     event::{EventFilter, EventTypes, VisibleEvents},
     idempotency::{IdempotencyKey, IdempotentRequest},
     invalid::{Invalid, join_messages, quoted},
-    json::{FromObject, Object},
+    json::{FromObject, KnownMember, Object, Value},
     page::{Filter, ListQuery},
 };
 use server::{MAX_BODY_BYTES, header_values};
@@ -208,7 +208,7 @@ impl<'a> ApiRequest<'a> {
     fn parse_object<T: FromObject>(&self, body: &[u8]) -> Result<T, ApiError> {
         let object = Object::parse(body)?;
         let unknown = if self.is_strict {
-            describe_unknown("member", object.names(), T::MEMBERS)
+            unknown_members(&object, T::MEMBERS)
         } else {
             None
         };
@@ -296,6 +296,19 @@ async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
 }
 
 /// Describes the unknown names, if there are any, and lists the known ones.
+/// Describes the members that would be ignored, also those of objects in the object.
+fn unknown_members(object: &Object, known: &[KnownMember]) -> Option<String> {
+    let names: Vec<_> = known.iter().map(|member| member.name).collect();
+    let mut unknown = Vec::from_iter(describe_unknown("member", object.names(), &names));
+    for member in known.iter().filter(|member| !member.members.is_empty()) {
+        if let Some(nested) = object.get(member.name).and_then(Value::as_object) {
+            let described = describe_unknown("member", nested.names(), member.members);
+            unknown.extend(described.map(|described| format!("{}: {described}", member.name)));
+        }
+    }
+    (!unknown.is_empty()).then(|| unknown.join("; "))
+}
+
 fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<String> {
     let unknown: Vec<_> = names
         .into_iter()

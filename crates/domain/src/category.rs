@@ -8,7 +8,7 @@ use crate::{
     case_fold::fold,
     idempotency::recorded_rejection,
     invalid::Invalid,
-    json::{FromObject, Object},
+    json::{FromObject, KnownMember, Object},
     members::{Members, all_valid},
     page::{Filter, ListKind, Position, parse_decimal},
     text::Text,
@@ -52,7 +52,7 @@ pub struct NewCategory {
 }
 
 impl FromObject for NewCategory {
-    const MEMBERS: &[&str] = &["name"];
+    const MEMBERS: &[KnownMember] = &[KnownMember::scalar("name")];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         all_valid! { Self; name: object.required("name"), }

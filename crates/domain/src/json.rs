@@ -98,10 +98,24 @@ impl<'a> Object<'a> {
     }
 }
 
+/// A member that is not ignored.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownMember {
+    pub name: &'static str,
+    /// The names of its own members. Empty if it has none, or if clients choose them.
+    pub members: &'static [&'static str],
+}
+
+impl KnownMember {
+    pub(crate) const fn scalar(name: &'static str) -> Self {
+        Self { name, members: &[] }
+    }
+}
+
 /// A type that can be parsed from a JSON object.
 pub trait FromObject: Sized {
-    /// The names of the members that are not ignored.
-    const MEMBERS: &[&str];
+    /// The members that are not ignored.
+    const MEMBERS: &[KnownMember];
 
     /// The name of a member with personal data. No trace of it is kept, not even in the
     /// fingerprint of a request with an idempotency key.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Debug};
 
 use crate::{
     invalid::{Invalid, quoted},
-    json::{Object, Value},
+    json::{KnownMember, Object, Value},
 };
 
 /// Every validation error of a value. The field of an error is relative to the value.
@@ -22,6 +22,9 @@ pub trait Member: Clone {
     /// The kind of JSON value, with an article.
     const KIND: &str;
 
+    /// The names of its own members. Empty if it has none, or if clients choose them.
+    const MEMBERS: &'static [&'static str] = &[];
+
     /// A change of the member by a merge patch: its new value, or a change of its own members.
     type Change: Clone + Debug + PartialEq + Eq;
 
@@ -31,6 +34,13 @@ pub trait Member: Clone {
 
     /// Returns the value after a change.
     fn changed(before: Option<&Self>, change: &Self::Change) -> Result<Self, Errors>;
+}
+
+impl KnownMember {
+    pub(crate) const fn of<M: Member>(name: &'static str) -> Self {
+        let members = M::MEMBERS;
+        Self { name, members }
+    }
 }
 
 /// A member that is written to one or more columns of a CSV file.
@@ -309,9 +319,7 @@ impl<C: Cells> Members for C {
 }
 
 /// An object in a resource.
-pub(crate) trait Nested: Sized {
-    const MEMBERS: &[&str];
-
+pub(crate) trait Nested: Member {
     fn from_members(members: &impl Members) -> Result<Self, Errors>;
 
     /// Calls `put` with the cell of each member.
@@ -393,8 +401,11 @@ macro_rules! resource {
         }
 
         impl $resource {
-            /// The names of the members that clients set.
-            pub const MEMBERS: &[&str] = &[$($required_name,)* $($optional_name,)*];
+            /// The members that clients set.
+            const MEMBERS: &[$crate::json::KnownMember] = &[
+                $($crate::json::KnownMember::of::<$Required>($required_name),)*
+                $($crate::json::KnownMember::of::<$Optional>($optional_name),)*
+            ];
 
             /// Returns the names of the columns of a CSV file.
             pub fn columns(keys: &[String]) -> Vec<std::borrow::Cow<'static, str>> {
@@ -438,7 +449,7 @@ macro_rules! resource {
         }
 
         impl $crate::json::FromObject for $new {
-            const MEMBERS: &[&str] = $resource::MEMBERS;
+            const MEMBERS: &[$crate::json::KnownMember] = $resource::MEMBERS;
 
             fn from_object(object: &$crate::json::Object) -> Result<Self, $crate::members::Errors> {
                 Self::from_members(object)
@@ -467,7 +478,7 @@ macro_rules! resource {
         }
 
         impl $crate::json::FromObject for $change {
-            const MEMBERS: &[&str] = $resource::MEMBERS;
+            const MEMBERS: &[$crate::json::KnownMember] = $resource::MEMBERS;
 
             fn from_object(object: &$crate::json::Object) -> Result<Self, $crate::members::Errors> {
                 Self::read(object)
@@ -529,8 +540,6 @@ macro_rules! object {
         }
 
         impl $crate::members::Nested for $object {
-            const MEMBERS: &[&str] = &[$($required_name,)* $($optional_name,)*];
-
             fn from_members(
                 members: &impl $crate::members::Members,
             ) -> Result<Self, $crate::members::Errors> {
@@ -552,6 +561,7 @@ macro_rules! object {
 
         impl $crate::members::Member for $object {
             const KIND: &str = "an object";
+            const MEMBERS: &[&str] = &[$($required_name,)* $($optional_name,)*];
 
             type Change = $change;
 
@@ -600,7 +610,7 @@ macro_rules! dotted_columns {
             }
 
             fn columns(name: &'static str, _: &[String]) -> Vec<std::borrow::Cow<'static, str>> {
-                let members = <Self as $crate::members::Nested>::MEMBERS.iter();
+                let members = <Self as $crate::members::Member>::MEMBERS.iter();
                 members
                     .map(|member| format!("{name}.{member}").into())
                     .collect()

@@ -7,7 +7,7 @@ use crate::{
     clock::truncate_to_microseconds,
     idempotency::recorded_rejection,
     invalid::{Invalid, quoted},
-    json::{FromObject, Object},
+    json::{FromObject, KnownMember, Object},
     members::{Choice, Errors, Members, Patch, all_valid},
     page::{Filter, ListKind, Parameters, Position, parse_positive_decimal, set_once},
     party::{Buyer, BuyerChange},
@@ -239,7 +239,12 @@ pub struct PlaceOrderRequest {
 }
 
 impl FromObject for PlaceOrderRequest {
-    const MEMBERS: &[&str] = &["petId", "buyer", "price", "reference"];
+    const MEMBERS: &[KnownMember] = &[
+        KnownMember::scalar("petId"),
+        KnownMember::of::<Buyer>("buyer"),
+        KnownMember::of::<Price>("price"),
+        KnownMember::scalar("reference"),
+    ];
     const PERSONAL: Option<&str> = Some("buyer");
 
     fn from_object(object: &Object) -> Result<Self, Errors> {
@@ -296,7 +301,11 @@ pub struct OrderChange {
 }
 
 impl FromObject for OrderChange {
-    const MEMBERS: &[&str] = &["buyer", "price", "reference"];
+    const MEMBERS: &[KnownMember] = &[
+        KnownMember::of::<Buyer>("buyer"),
+        KnownMember::of::<Price>("price"),
+        KnownMember::scalar("reference"),
+    ];
 
     fn from_object(object: &Object) -> Result<Self, Errors> {
         all_valid! { Self;

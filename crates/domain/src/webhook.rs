@@ -16,7 +16,7 @@ use crate::{
     event::EventTypes,
     idempotency::recorded_rejection,
     invalid::{Invalid, quoted},
-    json::{FromObject, Object, Value},
+    json::{FromObject, KnownMember, Object, Value},
     members::{Patch, all_valid},
     page::{Filter, ListKind, Position, parse_positive_decimal},
 };
@@ -232,7 +232,11 @@ impl NewWebhook {
 }
 
 impl FromObject for NewWebhook {
-    const MEMBERS: &[&str] = &["url", "types", "description"];
+    const MEMBERS: &[KnownMember] = &[
+        KnownMember::scalar("url"),
+        KnownMember::scalar("types"),
+        KnownMember::scalar("description"),
+    ];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         let url = WebhookUrl::from_json(object.get("url"));
@@ -297,7 +301,12 @@ impl WebhookChange {
 }
 
 impl FromObject for WebhookChange {
-    const MEMBERS: &[&str] = &["url", "types", "description", "state"];
+    const MEMBERS: &[KnownMember] = &[
+        KnownMember::scalar("url"),
+        KnownMember::scalar("types"),
+        KnownMember::scalar("description"),
+        KnownMember::scalar("state"),
+    ];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         let url = object

@@ -61,7 +61,7 @@ pub struct Activity {
     unsent_bytes: AtomicUsize,
     /// The number of HTTP/2 responses that are streams.
     streams: AtomicUsize,
-    /// The number of HTTP/2 requests that wait until the connection has room for them.
+    /// The number of HTTP/2 requests that have arrived, and are not being served yet.
     queued: AtomicUsize,
     /// Wakes the queued requests.
     room: Notify,
@@ -325,12 +325,12 @@ impl Activity {
         self.started.load(Relaxed)
     }
 
-    /// Returns true if the service has an HTTP/2 request.
+    /// Returns true if an HTTP/2 request has arrived, and has no response yet.
     pub fn is_active(&self) -> bool {
-        self.active.load(Relaxed) > 0
+        self.queued.load(Relaxed) + self.active.load(Relaxed) > 0
     }
 
-    /// Returns true if the service has an HTTP/2 request, or if a response is a stream.
+    /// Returns true if an HTTP/2 request has no response yet, or if a response is a stream.
     pub fn is_busy(&self) -> bool {
         self.is_active() || self.streams.load(Relaxed) > 0
     }
@@ -381,7 +381,6 @@ impl Activity {
         if self.try_start() {
             return;
         }
-        let _queued = CounterGuard::new(&self.queued);
         loop {
             let mut woken = pin!(self.room.notified());
             woken.as_mut().enable();
@@ -396,22 +395,6 @@ impl Activity {
 impl Drop for Activity {
     fn drop(&mut self) {
         self.release(self.held());
-    }
-}
-
-/// Increments a counter until it is dropped.
-struct CounterGuard<'a>(&'a AtomicUsize);
-
-impl<'a> CounterGuard<'a> {
-    fn new(counter: &'a AtomicUsize) -> Self {
-        counter.fetch_add(1, SeqCst);
-        Self(counter)
-    }
-}
-
-impl Drop for CounterGuard<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
     }
 }
 
@@ -444,7 +427,13 @@ impl Drop for HeldMemory {
 }
 
 /// An HTTP/2 request that has arrived, and is not being served yet.
-pub struct QueuedRequest(HeldMemory);
+pub struct QueuedRequest {
+    held: HeldMemory,
+    place: QueuePlace,
+}
+
+/// Counts a request as queued until it is dropped.
+struct QueuePlace(Arc<Activity>);
 
 /// An HTTP/2 request that is being served.
 pub struct ActiveRequest(HeldMemory);
@@ -460,16 +449,27 @@ impl QueuedRequest {
     pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.mark_idle(Instant::now());
         activity.started.fetch_add(1, Relaxed);
-        Self(HeldMemory::new(activity, REQUEST_OVERHEAD + bytes))
+        activity.queued.fetch_add(1, SeqCst);
+        Self {
+            held: HeldMemory::new(activity, REQUEST_OVERHEAD + bytes),
+            place: QueuePlace(activity.clone()),
+        }
     }
 
     /// Waits until the connection has room for the request: backpressure on a client that does
     /// not read, or that is not authenticated.
     pub async fn start(self) -> ActiveRequest {
-        let Self(mut held) = self;
+        let Self { mut held, place } = self;
         held.activity.start().await;
+        drop(place);
         held.grow(HANDLER_OVERHEAD);
         ActiveRequest(held)
+    }
+}
+
+impl Drop for QueuePlace {
+    fn drop(&mut self) {
+        self.0.queued.fetch_sub(1, SeqCst);
     }
 }
 

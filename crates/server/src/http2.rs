@@ -137,9 +137,12 @@ pub async fn serve<S: Service>(
     connection.as_mut().graceful_shutdown();
     // Let requests in flight finish. Do not wait for a client that ignores GOAWAY or
     // does not read its last responses, nor for streams: at shutdown the service has ended
-    // them.
+    // them. A client has until the next check to start reading.
+    let mut was_active = activity.is_active();
     let closed = close(connection, || {
-        activity.is_active() || activity.has_unsent() && progress.is_reading()
+        let is_reading = progress.is_reading() || was_active;
+        was_active = activity.is_active();
+        was_active || activity.has_unsent() && is_reading
     });
     tokio::select! {
         () = closed => {}

@@ -13,7 +13,7 @@ use crate::{
     clock::truncate_to_microseconds,
     event::{After, EventId, EventTypes},
     invalid::{Invalid, quoted},
-    json::{FromObject, Object},
+    json::{FromObject, KnownMember, Object},
     page::{Filter, ListKind, Parameters, Position, set_once},
 };
 
@@ -160,7 +160,7 @@ pub struct ReplayRequest {
 }
 
 impl FromObject for ReplayRequest {
-    const MEMBERS: &[&str] = &["after"];
+    const MEMBERS: &[KnownMember] = &[KnownMember::scalar("after")];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         let invalid = |reason: String| vec![Invalid::new("after", reason)];

@@ -238,11 +238,15 @@ fn http2_connections_with_a_request_are_not_evicted() {
     let now = connections.epoch;
     let slots = admit(&connections, "192.0.2.1", 1, now);
     let queued = QueuedRequest::new(&slots[0].activity, 0);
-    let active = queued.start().now_or_never().unwrap();
     slots[0].activity.block(now);
     let later = now + MINUTE;
-    let new = connections.admit(address("192.0.2.2"), later).unwrap();
-    assert!(new.health_only && evicted(&slots).is_empty());
+    let is_kept = || {
+        let new = connections.admit(address("192.0.2.2"), later).unwrap();
+        new.health_only && evicted(&slots).is_empty()
+    };
+    assert!(is_kept(), "its task has not run yet");
+    let active = queued.start().now_or_never().unwrap();
+    assert!(is_kept());
     let _unsent = active.end(0);
     let new = connections.admit(address("192.0.2.2"), later).unwrap();
     assert!(!new.health_only);
