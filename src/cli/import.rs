@@ -20,10 +20,14 @@ use super::{
     counted, escape_path,
     importer::Importer,
     pet_file::{self, Format},
-    pet_record::{PetRecord, RecordError, ResolvedPet},
+    pet_record::{PetRecord, RecordError, Records, ResolvedPet},
     status,
 };
-use domain::{category::CategoryNames, import::ImportId};
+use domain::{
+    category::CategoryNames,
+    import::ImportId,
+    pet::{Microchip, PetId},
+};
 use store::{DatabaseUrl, category_names, explain, find_import, find_microchips};
 
 /// The maximum number of invalid lines that are reported one by one. Further ones are only
@@ -89,14 +93,16 @@ impl Import {
             );
             return Ok(());
         }
-        let names = category_names(&database).await?;
-        let done = earlier.map_or(0, |import| import.records as u64);
+        let checks = Checks {
+            names: category_names(&database).await?,
+            holders: find_microchips(&database, &source.microchips(&interrupt)?).await?,
+            done: earlier.map_or(0, |import| import.records as u64),
+        };
         let FileSummary {
             valid,
             invalid,
             new_names,
-            taken,
-        } = source.check(&names, done, &database, &interrupt).await?;
+        } = source.check(&checks, &interrupt)?;
         let animals = counted(valid, "animal");
         let content = match new_names {
             0 => animals.clone(),
@@ -138,7 +144,7 @@ impl Import {
             let interrupted = || interrupt.error("interrupted; nothing was imported".into());
             restarted.ok_or_else(interrupted)??;
         }
-        let mut records = source.records(&names, taken, &ProgressBar::hidden())?;
+        let mut records = source.checked_records(&checks, &ProgressBar::hidden())?;
         let mut number = importer.done;
         let done = records.by_ref().take(number as usize);
         let earlier = done.filter(|(_, record)| record.is_ok()).count() as u64;
@@ -208,12 +214,16 @@ struct FileSummary {
     invalid: u64,
     /// The number of categories that get a name.
     new_names: u64,
-    /// The lines whose microchip another animal has.
-    taken: TakenMicrochips,
 }
 
-/// The reason why the microchip of an animal is taken, by the number of its line.
-type TakenMicrochips = HashMap<u64, String>;
+/// The content of the store that decides whether a record is valid.
+struct Checks {
+    names: CategoryNames,
+    /// The animals that are not sold and have a microchip of the file.
+    holders: HashMap<Microchip, PetId>,
+    /// The number of records that an earlier command has imported.
+    done: u64,
+}
 
 impl Source {
     /// Opens a file. Input that cannot be read twice, such as a pipe, is copied to a temporary
@@ -250,62 +260,75 @@ impl Source {
         format!("cannot read {}: {cause}", self.name)
     }
 
-    /// Reads the file from its start. Yields each record with the number of its first line.
-    fn records(
-        &self,
-        names: &CategoryNames,
-        taken: TakenMicrochips,
-        bar: &ProgressBar,
-    ) -> Result<impl Iterator<Item = (u64, Result<ResolvedPet, RecordError>)> + use<>, String> {
+    /// Reads the file from its start.
+    fn records(&self, bar: &ProgressBar) -> Result<Records, String> {
         let file = BufReader::with_capacity(1 << 16, bar.wrap_read(self.rewind()?));
-        let records = pet_file::read(self.format, file)
-            .map_err(|error| format!("cannot import {}: {error}", self.name))?;
-        let mut names = names.clone();
-        let mut resolve =
-            move |pet: PetRecord| pet.resolve(&mut names).map_err(RecordError::Invalid);
-        Ok(records.map(move |(line, record)| match taken.get(&line) {
-            Some(reason) => (line, Err(RecordError::Invalid(reason.clone()))),
-            None => (line, record.and_then(&mut resolve)),
+        pet_file::read(self.format, file)
+            .map_err(|error| format!("cannot import {}: {error}", self.name))
+    }
+
+    /// Returns the microchips in the file.
+    fn microchips(&self, interrupt: &Interrupt) -> Result<Vec<Microchip>, Box<dyn Error>> {
+        let bar = interrupt.progress_bar("bytes read");
+        bar.set_length(self.file.metadata()?.len());
+        let pets = self.records(&bar)?.filter_map(|(_, record)| record.ok());
+        let microchips = pets.filter_map(|record| record.pet.microchip).collect();
+        bar.finish_and_clear();
+        Ok(microchips)
+    }
+
+    /// Reads the file from its start. Yields each record with the number of its first line.
+    fn checked_records<'a>(
+        &self,
+        checks: &'a Checks,
+        bar: &ProgressBar,
+    ) -> Result<impl Iterator<Item = (u64, Result<ResolvedPet, RecordError>)> + use<'a>, String>
+    {
+        let mut names = checks.names.clone();
+        // The line of each microchip that no other animal may have.
+        let mut lines = HashMap::new();
+        let mut check = move |number, line, record: PetRecord| {
+            if let Some(microchip) = record.pet.claimed_microchip() {
+                if let Some(first) = lines.get(microchip) {
+                    return Err(format!("microchip: line {first} has the same number"));
+                }
+                // The animals that were imported have their microchips themselves.
+                let is_new = number >= checks.done;
+                if let Some(holder) = checks.holders.get(microchip).filter(|_| is_new) {
+                    let holder = holder.get();
+                    return Err(format!("microchip: animal {holder} has this number"));
+                }
+            }
+            let resolved = record.resolve(&mut names)?;
+            let microchip = resolved.0.claimed_microchip().cloned();
+            lines.extend(microchip.map(|microchip| (microchip, line)));
+            Ok(resolved)
+        };
+        let records = (0..).zip(self.records(bar)?);
+        Ok(records.map(move |(number, (line, record))| {
+            let checked =
+                record.and_then(|record| check(number, line, record).map_err(RecordError::Invalid));
+            (line, checked)
         }))
     }
 
-    /// Reads the whole file, and reports its invalid lines. The first `done` records are in the
-    /// store already.
-    async fn check(
-        &self,
-        names: &CategoryNames,
-        done: u64,
-        database: &DatabaseUrl,
-        interrupt: &Interrupt,
-    ) -> Result<FileSummary, Box<dyn Error>> {
+    /// Reads the whole file, and reports its invalid lines.
+    fn check(&self, checks: &Checks, interrupt: &Interrupt) -> Result<FileSummary, Box<dyn Error>> {
         let bar = interrupt.progress_bar("bytes checked");
         bar.set_length(self.file.metadata()?.len());
         let mut summary = FileSummary::default();
-        let mut report = |bar: &ProgressBar, line, reason: &str| {
-            summary.invalid += 1;
-            if summary.invalid <= MAX_REPORTED {
-                bar.suspend(|| status!("{}, line {line}: {reason}", self.name));
-            }
-        };
-        // The first line with each microchip that no other animal may have.
-        let mut microchips = HashMap::new();
-        let no_line = TakenMicrochips::new();
-        for (number, (line, record)) in (0..).zip(self.records(names, no_line, &bar)?) {
+        for (line, record) in self.checked_records(checks, &bar)? {
             match record {
-                Ok((pet, category)) => {
+                Ok((_, category)) => {
                     summary.valid += 1;
                     summary.new_names += u64::from(category.is_some());
-                    let is_new = number >= done;
-                    if let Some(microchip) = pet.claimed_microchip().filter(|_| is_new)
-                        && let Some(first) = microchips.insert(microchip.clone(), line)
-                    {
-                        let reason = format!("microchip: line {first} has the same number");
-                        report(&bar, line, &reason);
-                        summary.taken.insert(line, reason);
-                        microchips.insert(microchip.clone(), first);
+                }
+                Err(RecordError::Invalid(reason)) => {
+                    summary.invalid += 1;
+                    if summary.invalid <= MAX_REPORTED {
+                        bar.suspend(|| status!("{}, line {line}: {reason}", self.name));
                     }
                 }
-                Err(RecordError::Invalid(reason)) => report(&bar, line, &reason),
                 Err(RecordError::Fatal(reason)) => {
                     let name = &self.name;
                     let reason = format!("{name}, line {line}: {reason}; nothing was imported");
@@ -313,14 +336,6 @@ impl Source {
                 }
             }
         }
-        let asked: Vec<_> = microchips.keys().cloned().collect();
-        for (microchip, holder) in find_microchips(database, &asked).await? {
-            let line = microchips[&microchip];
-            let reason = format!("microchip: animal {} has this number", holder.get());
-            report(&bar, line, &reason);
-            summary.taken.insert(line, reason);
-        }
-        summary.valid -= summary.taken.len() as u64;
         bar.finish_and_clear();
         if summary.invalid > MAX_REPORTED {
             status!("… and {} more", summary.invalid - MAX_REPORTED);

@@ -26,7 +26,7 @@ pub const NOT_UTF8: &str =
 /// An animal in a file.
 pub struct PetRecord {
     /// Has a placeholder for its category.
-    pet: NewPet,
+    pub pet: NewPet,
     category: CategoryReference,
 }
 

@@ -303,14 +303,7 @@ fn check_request(
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         // Whether a URL is allowed, or an id has a valid checksum, is beyond a schema.
         let is_undecided = body["url"].is_string() || body["after"].is_string();
-        let valid = {
-            let known = &resolve(schema)["properties"];
-            let mut names = body
-                .as_object()
-                .into_iter()
-                .flat_map(|object| object.keys());
-            is_valid(schema, &body) && (!is_strict || names.all(|name| known[name].is_object()))
-        };
+        let valid = is_valid(schema, &body) && (!is_strict || knows_members(schema, &body));
         match code {
             _ if is_success => assert!(
                 valid,
@@ -350,6 +343,25 @@ fn validator(schema: &Value) -> Arc<jsonschema::Validator> {
         .entry(schema.to_string())
         .or_insert_with(compile)
         .clone()
+}
+
+/// Whether a schema has every member of a value, also of the objects in it.
+fn knows_members(schema: &Value, value: &Value) -> bool {
+    let schema = resolve(schema);
+    let Some(object) = value.as_object() else {
+        return true;
+    };
+    if let Some(choices) = schema["anyOf"].as_array() {
+        return choices.iter().any(|schema| knows_members(schema, value));
+    }
+    let Some(known) = schema["properties"].as_object() else {
+        return true;
+    };
+    let mut members = object.iter();
+    members.all(|(name, value)| {
+        let schema = known.get(name);
+        schema.is_some_and(|schema| knows_members(schema, value))
+    })
 }
 
 fn is_valid(schema: &Value, value: &Value) -> bool {

@@ -181,6 +181,8 @@ async fn a_closed_order_is_not_corrected_but_its_buyer_is_erased(backend: Backen
             let rejected = server.patch(&path, patch).await;
             rejected.assert_error(409, "order_not_changeable");
         }
+        let before = server.get(&path).await.json();
+        assert_eq!(server.patch(&path, "{}").await.json(), before);
         let erased = server.patch(&path, r#"{"buyer":null}"#).await;
         assert_eq!(erased.json().get("buyer"), None);
         assert_eq!(server.get(&path).await.json(), erased.json());

@@ -143,12 +143,6 @@ fn stricter_requirements_are_breaking() {
         ("maxLength", |c| {
             schema(c, "CategoryId")["maxLength"] = json!(5)
         }),
-        ("maxProperties", |c| {
-            schema(c, "Metadata")["maxProperties"] = json!(10)
-        }),
-        ("propertyNames", |c| {
-            schema(c, "Metadata")["propertyNames"]["maxLength"] = json!(20)
-        }),
     ]);
 }
 

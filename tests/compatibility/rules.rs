@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-/// Lists the changes in `new` that could break a client written for `old`. Operations
+/// Lists the changes in `new` that could break a client written for `old`. Operations and schemas
 /// marked `x-stability: experimental` or `beta` may change.
 pub fn breaking_changes(old: &Value, new: &Value) -> Vec<String> {
     let mut comparison = Comparison {
@@ -13,7 +13,7 @@ pub fn breaking_changes(old: &Value, new: &Value) -> Vec<String> {
     };
     for (path, operations) in members(&old["paths"]) {
         for (method, operation) in members(operations) {
-            if !["experimental", "beta"].contains(&text(&operation["x-stability"])) {
+            if is_stable(operation) {
                 let location = format!("{method} {path}");
                 comparison.operation(&location, operation, &new["paths"][path][method]);
             }
@@ -24,7 +24,7 @@ pub fn breaking_changes(old: &Value, new: &Value) -> Vec<String> {
 
 /// The schema keywords that the comparison understands. Any other is reported as
 /// breaking until there is a rule for it.
-const SUPPORTED_KEYWORDS: [&str; 22] = [
+const SUPPORTED_KEYWORDS: [&str; 20] = [
     "type",
     "format",
     "const",
@@ -40,9 +40,7 @@ const SUPPORTED_KEYWORDS: [&str; 22] = [
     "maxLength",
     "minItems",
     "maxItems",
-    "maxProperties",
     "pattern",
-    "propertyNames",
     "properties",
     "required",
     "items",
@@ -167,6 +165,9 @@ impl<'a> Comparison<'a> {
     fn schema(&mut self, location: &str, old: &'a Value, new: &'a Value, sender: Sender) {
         let old = resolve(self.old, old);
         let new = resolve(self.new, new);
+        if !is_stable(old) {
+            return;
+        }
         for keyword in ["type", "format", "const"] {
             if old[keyword] != new[keyword] {
                 self.report(location, &format!("{keyword} changed"));
@@ -245,19 +246,21 @@ impl<'a> Comparison<'a> {
                 self.report(location, &format!("{limit} raised"));
             }
         }
-        for limit in ["maximum", "maxLength", "maxItems", "maxProperties"] {
+        for limit in ["maximum", "maxLength", "maxItems"] {
             let old = old[limit].as_i64().unwrap_or(i64::MAX);
             let new = new[limit].as_i64().unwrap_or(i64::MAX);
             if new < old {
                 self.report(location, &format!("{limit} lowered"));
             }
         }
-        for limit in ["pattern", "propertyNames"] {
-            if !new[limit].is_null() && new[limit] != old[limit] {
-                self.report(location, &format!("{limit} changed"));
-            }
+        if !new["pattern"].is_null() && new["pattern"] != old["pattern"] {
+            self.report(location, "pattern changed");
         }
     }
+}
+
+fn is_stable(part: &Value) -> bool {
+    !["experimental", "beta"].contains(&text(&part["x-stability"]))
 }
 
 fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {

@@ -4,12 +4,12 @@ use std::fs;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::Cluster;
+use support::{Cluster, Receiver, eventually};
 
 use crate::{
     client::Client,
     event_log::assert_logged,
-    harness::Home,
+    harness::{Home, Service},
     import_export::{exported, run},
 };
 
@@ -166,6 +166,27 @@ async fn taken_microchips_are_invalid_lines_on_postgres() {
     .await;
 }
 
+/// A line that is skipped gives its category no name.
+#[test]
+fn lines_that_are_skipped_have_no_effect_on_others() {
+    let home = Home::new();
+    let table = "name,categoryId,category,microchip\nRex,1,Dogs,123456789\n";
+    fs::write(home.path("first.csv"), table).unwrap();
+    run(&home, &["import", "first.csv"]).success();
+    let table = "name,categoryId,category,microchip\n\
+                 A,9,Ferrets,123456789\nB,,Ferrets,\nC,9,Ferrets,987654321\nD,,Ferrets,\n";
+    fs::write(home.path("second.csv"), table).unwrap();
+    let imported = run(&home, &["import", "second.csv", "--skip-invalid"]).success();
+    for line in [
+        "line 2: microchip: animal 1 has this number",
+        "line 3: category: ",
+        "Imported 2 animals and 1 category name, skipped 2 invalid lines",
+    ] {
+        assert!(imported.stderr.contains(line), "{}", imported.stderr);
+    }
+    assert_eq!(exported(&home).lines().count(), 3);
+}
+
 /// A copy has every member, orders with their buyers included.
 #[tokio::test]
 #[ignore = "needs PostgreSQL"]
@@ -199,4 +220,85 @@ async fn a_copy_has_every_member() {
         "{table}"
     );
     run(&copy, &["check"]).success();
+}
+
+/// Sells an animal to a buyer whose name is found nowhere else, corrects and erases it.
+async fn the_buyer_is_in_the_order_and_nowhere_else(home: &Home) {
+    const BUYER: &str = "Zebedee Quillfeather";
+    let key = home.new_key();
+    let receiver = Receiver::start().await;
+    let mut serve = home.serve_command();
+    serve.args(["--webhook-allow-http", "--webhook-allow-net", "127.0.0.0/8"]);
+    let service = Service::start(serve.args(["--metrics-listen", "127.0.0.1:0"]));
+    let client = Client::new(&service, &key);
+    let send = async |method, path: &str, body: Value, idempotency| {
+        let sent = client.send_json(method, path, &body, idempotency).await;
+        let response = sent.unwrap();
+        assert!(response.status < 300, "{}", response.text());
+        response.json()
+    };
+    let webhook = json!({"url": receiver.url()});
+    send(Method::POST, "/v1/webhooks", webhook, None).await;
+    let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
+    send(Method::POST, "/v1/pets", pet, None).await;
+    let order = json!({"petId": 1, "buyer": {"name": BUYER, "contact": BUYER}});
+    let placed = send(Method::POST, "/v1/store/orders", order, Some("sale")).await;
+    assert_eq!(placed["buyer"]["name"], BUYER);
+    let correction = json!({"buyer": {"address": BUYER}});
+    send(Method::PATCH, "/v1/store/orders/1", correction, None).await;
+    send(
+        Method::POST,
+        "/v1/store/orders/1/complete",
+        Value::Null,
+        Some("completed"),
+    )
+    .await;
+    run(home, &["check"]).success();
+    let erasure = json!({"buyer": null});
+    send(Method::PATCH, "/v1/store/orders/1", erasure, None).await;
+    eventually("every change is delivered", async || receiver.count() >= 6).await;
+    let events = client.get("/v1/events").await.text();
+    let metrics = service.metrics().await.text();
+    let deliveries = receiver.received();
+    let bodies = deliveries
+        .iter()
+        .map(|delivery| String::from_utf8_lossy(&delivery.body));
+    let log = service.output();
+    for text in bodies.map(String::from).chain([events, metrics, log]) {
+        assert!(!text.contains("Quillfeather"), "{text}");
+    }
+    service.stop();
+    run(home, &["check"]).success();
+    for (file, content) in home.contents() {
+        let mut windows = content.windows(BUYER.len());
+        assert!(!windows.any(|text| text == BUYER.as_bytes()), "{file}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_buyer_is_in_the_order_and_nowhere_else_on_sqlite() {
+    the_buyer_is_in_the_order_and_nowhere_else(&Home::new()).await;
+}
+
+/// Also if another program makes the change.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn the_buyer_is_in_the_order_and_nowhere_else_on_postgres() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    let home = Home::with_database(cluster.url(&database));
+    the_buyer_is_in_the_order_and_nowhere_else(&home).await;
+    for sql in [
+        "UPDATE orders SET buyer_name = 'Quillfeather', reference = 'A'",
+        "UPDATE orders SET status = 'returned'; UPDATE pets SET status = 'available'",
+        "UPDATE orders SET buyer_name = NULL",
+    ] {
+        cluster.psql(&database, sql);
+    }
+    let logged = "SELECT type, data FROM events WHERE is_row ORDER BY sequence";
+    let logged = cluster.psql(&database, logged);
+    assert!(logged.contains("order.updated"), "{logged}");
+    assert!(logged.contains("order.returned"), "{logged}");
+    assert!(!logged.contains("Quillfeather"), "{logged}");
+    run(&home, &["check"]).success();
 }

@@ -1,6 +1,6 @@
 //! Typed input from a request, or an error that describes its fault.
 
-use std::{net::IpAddr, ops::Deref, time::Instant};
+use std::{borrow::Cow, net::IpAddr, ops::Deref, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
@@ -183,36 +183,34 @@ impl<'a> ApiRequest<'a> {
         &mut self,
     ) -> Result<(T, Option<IdempotentRequest>), ApiError> {
         let body = self.body_of_type(JSON).await?;
-        let value = self.parse_object::<T>(&body)?;
-        let idempotency = match T::PERSONAL {
-            None => self.parse_idempotency_key(&body)?,
-            Some(personal) => {
-                self.parse_idempotency_key(&Object::parse(&body)?.without(personal, &body))?
-            }
-        };
+        let object = Object::parse(&body)?;
+        let value = self.read_object(&object)?;
+        let idempotency = self.parse_idempotency_key(|| match T::PERSONAL {
+            Some(personal) => object.without(personal, &body),
+            None => Cow::Borrowed(&*body),
+        })?;
         Ok((value, idempotency))
     }
 
     /// Reads a JSON object.
     pub async fn json<T: FromObject>(&mut self) -> Result<T, ApiError> {
         let body = self.body_of_type(JSON).await?;
-        self.parse_object(&body)
+        self.read_object(&Object::parse(&body)?)
     }
 
     /// Reads a JSON merge patch (RFC 7396).
     pub async fn merge_patch<T: FromObject>(&mut self) -> Result<T, ApiError> {
         let body = self.body_of_type(MERGE_PATCH).await?;
-        self.parse_object(&body)
+        self.read_object(&Object::parse(&body)?)
     }
 
-    fn parse_object<T: FromObject>(&self, body: &[u8]) -> Result<T, ApiError> {
-        let object = Object::parse(body)?;
+    fn read_object<T: FromObject>(&self, object: &Object) -> Result<T, ApiError> {
         let unknown = if self.is_strict {
-            unknown_members(&object, T::MEMBERS)
+            unknown_members(object, T::MEMBERS)
         } else {
             None
         };
-        match (T::from_object(&object), unknown) {
+        match (T::from_object(object), unknown) {
             (Ok(value), None) => Ok(value),
             (Ok(_), Some(unknown)) => Err(ApiError::InvalidBody(unknown)),
             (Err(invalid), None) => Err(ApiError::InvalidBody(join_messages(&invalid))),
@@ -227,7 +225,7 @@ impl<'a> ApiRequest<'a> {
     /// interpreted, but it is part of the request's fingerprint.
     pub async fn idempotency_key(&mut self) -> Result<Option<IdempotentRequest>, ApiError> {
         let body = self.body().await?;
-        self.parse_idempotency_key(&body)
+        self.parse_idempotency_key(|| Cow::Borrowed(&*body))
     }
 
     async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
@@ -250,7 +248,11 @@ impl<'a> ApiRequest<'a> {
         self.in_flight.receive(collect(body), self.wait).await?
     }
 
-    fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
+    /// Returns the idempotency key, with the fingerprint of the request and of `body`.
+    fn parse_idempotency_key<'b>(
+        &self,
+        body: impl FnOnce() -> Cow<'b, [u8]>,
+    ) -> Result<Option<IdempotentRequest>, ApiError> {
         let mut keys = header_values(self.headers(), IDEMPOTENCY_KEY);
         let Some(key) = keys.next() else {
             return Ok(None);
@@ -271,7 +273,7 @@ impl<'a> ApiRequest<'a> {
             .chain_update([0])
             .chain_update(self.head.head.uri.path())
             .chain_update([0])
-            .chain_update(body);
+            .chain_update(body());
         Ok(Some(IdempotentRequest {
             api_key_id: self.api_key_id(),
             key,

@@ -26,7 +26,11 @@ pub struct PastDate(Date);
 impl PastDate {
     /// Parses a date. Returns the reason if it is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let tomorrow = Timestamp::now() + SignedDuration::from_hours(24);
+        Self::parse_at(text, Timestamp::now())
+    }
+
+    fn parse_at(text: &str, now: Timestamp) -> Result<Self, String> {
+        let tomorrow = now + SignedDuration::from_hours(24);
         let latest = TimeZone::UTC.to_datetime(tomorrow).date();
         let invalid = || {
             let got = quoted(text);
@@ -63,5 +67,36 @@ impl Scalar for PastDate {
 
     fn to_cell(&self) -> String {
         self.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_has_come_somewhere() {
+        let now = "2026-02-27T23:59:59Z".parse().unwrap();
+        for valid in ["1900-01-01", "2024-02-29", "2026-02-27", "2026-02-28"] {
+            let parsed = PastDate::parse_at(valid, now);
+            assert_eq!(parsed.unwrap().to_string(), valid);
+        }
+        for invalid in [
+            "1899-12-31",
+            "2026-03-01",
+            "2026-02-29",
+            "2026-2-27",
+            "20260227",
+            "2026-02-27T00:00:00",
+            "",
+        ] {
+            assert_eq!(
+                PastDate::parse_at(invalid, now).unwrap_err(),
+                format!(
+                    "must be a date from 1900-01-01 to 2026-02-28, as YYYY-MM-DD, got {}",
+                    quoted(invalid)
+                )
+            );
+        }
     }
 }

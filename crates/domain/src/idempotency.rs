@@ -67,13 +67,8 @@ pub trait RecordedRejection: Send + Sync + 'static {
         None
     }
 
-    /// Returns the id of the resource that the rejection names.
-    fn resource_id(&self) -> Option<i64> {
-        None
-    }
-
-    /// The inverse of [`code`](Self::code) and [`resource_id`](Self::resource_id).
-    fn from_record(_code: &str, _resource_id: Option<i64>) -> Option<Self>
+    /// The inverse of [`code`](Self::code).
+    fn from_code(_code: &str) -> Option<Self>
     where
         Self: Sized,
     {
@@ -81,33 +76,23 @@ pub trait RecordedRejection: Send + Sync + 'static {
     }
 }
 
-/// Declares the codes of rejections, and the ids that they carry.
+/// Declares the codes of rejections.
 macro_rules! recorded_rejection {
     (
         $type:ident { $($rejection:ident = $code:literal,)+ }
-        $(with id { $($naming:ident($id:ty) = $naming_code:literal,)+ })?
         $(not recorded { $($unrecorded:ident,)+ })?
     ) => {
         impl $crate::idempotency::RecordedRejection for $type {
             fn code(&self) -> Option<&'static str> {
                 match self {
                     $(Self::$rejection => Some($code),)+
-                    $($(Self::$naming(_) => Some($naming_code),)+)?
                     $($(Self::$unrecorded(_) => None,)+)?
                 }
             }
 
-            fn resource_id(&self) -> Option<i64> {
-                match self {
-                    $($(Self::$naming(id) => Some(id.get()),)+)?
-                    _ => None,
-                }
-            }
-
-            fn from_record(code: &str, _resource_id: Option<i64>) -> Option<Self> {
+            fn from_code(code: &str) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$rejection),)+
-                    $($($naming_code => Some(Self::$naming(<$id>::from_store(_resource_id?))),)+)?
                     _ => None,
                 }
             }

@@ -58,8 +58,8 @@ pub enum ChunkRejection {
     )]
     Outdated,
     #[error(
-        "animal {holder} has got the microchip {microchip} since the file was checked; remove it \
-         from one of them"
+        "animal {holder} now has the microchip {microchip}, which was free when the file was \
+         checked; remove it from one of them"
     )]
     MicrochipTaken { microchip: String, holder: i64 },
 }

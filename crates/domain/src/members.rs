@@ -30,6 +30,11 @@ pub trait Member: Clone {
 
     fn from_json(value: Value) -> Result<Self, Errors>;
 
+    /// Returns true for a value that is the same as none.
+    fn is_empty(&self) -> bool {
+        false
+    }
+
     fn change_from_json(value: Value) -> Result<Self::Change, Errors>;
 
     /// Returns the value after a change.
@@ -232,7 +237,8 @@ pub(crate) fn missing<T: Member>(name: &'static str) -> Errors {
 impl Members for Object<'_> {
     fn optional<T: CellMember>(&self, name: &'static str) -> Result<Option<T>, Errors> {
         let value = self.get(name).map(T::from_json).transpose();
-        value.map_err(|errors| within(name, errors))
+        let value = value.map_err(|errors| within(name, errors))?;
+        Ok(value.filter(|value| !value.is_empty()))
     }
 }
 
@@ -294,7 +300,7 @@ impl<T: Clone> Patch<T> {
             Self::Keep => Ok(before.cloned()),
             Self::Remove => Ok(None),
             Self::Set(change) => match M::changed(before, change) {
-                Ok(after) => Ok(Some(after)),
+                Ok(after) => Ok(Some(after).filter(|after| !after.is_empty())),
                 Err(errors) => Err(within(name, errors)),
             },
         }
@@ -456,7 +462,7 @@ macro_rules! resource {
             }
         }
 
-        $crate::members::change! { $resource $change
+        $crate::members::change! { $change
             required { $($required $required_name: $Required,)* }
             optional { $($optional $optional_name: $Optional,)* }
         }
@@ -488,10 +494,10 @@ macro_rules! resource {
 }
 pub(crate) use resource;
 
-/// Reads a merge patch of a struct, and applies it.
+/// Reads a merge patch of a struct.
 macro_rules! change {
     (
-        $object:ident $change:ident
+        $change:ident
         required { $($required:ident $required_name:literal: $Required:ty,)* }
         optional { $($optional:ident $optional_name:literal: $Optional:ty,)* }
     ) => {
@@ -534,7 +540,7 @@ macro_rules! object {
             $(pub $optional: $crate::members::Patch<$Optional>,)*
         }
 
-        $crate::members::change! { $object $change
+        $crate::members::change! { $change
             required { $($required $required_name: $Required,)* }
             optional { $($optional $optional_name: $Optional,)* }
         }

@@ -89,8 +89,8 @@ impl Order {
         }
     }
 
-    /// Returns the order as it was after a transition. Only a completed order can have changed
-    /// since.
+    /// Returns the order as it was after a transition, with the details of the sale as they are
+    /// now. The buyer may have been erased since: that is a later update.
     pub fn into_changed_by(self, transition: Transition) -> Self {
         match (transition, self.completed_at) {
             (Transition::Complete, Some(completed_at)) => Self {
@@ -330,16 +330,13 @@ impl OrderChange {
         if expected.is_some_and(|expected| expected != before) {
             return Err(OrderRejection::Outdated);
         }
-        let erasure = Self {
-            buyer: Patch::Remove,
-            ..Self::default()
-        };
-        if before.status.claim().is_none() && *self != erasure {
-            return Err(OrderRejection::OrderNotChangeable);
-        }
         let after = self.apply(before).map_err(OrderRejection::Invalid)?;
         if after == *before {
             return Ok(after);
+        }
+        let is_erasure = after == before.clone().without_buyer();
+        if before.status.claim().is_none() && !is_erasure {
+            return Err(OrderRejection::OrderNotChangeable);
         }
         let updated_at = before.updated_at.max(truncate_to_microseconds(now));
         Ok(Order {
@@ -416,7 +413,7 @@ pub enum OrderRejection {
     OrderNotChangeable,
     /// The order no longer has the expected value.
     Outdated,
-    /// This pet has got the microchip of the pet that is to be returned.
+    /// This pet now has the microchip of the pet that is to be returned.
     MicrochipTaken(PetId),
     /// A merge patch of the buyer or the price leaves out what it needs.
     Invalid(Errors),
@@ -430,10 +427,9 @@ recorded_rejection!(OrderRejection {
     OrderNotReturnable = "order_not_returnable",
     OrderNotChangeable = "order_not_changeable",
     Outdated = "outdated",
-} with id {
-    MicrochipTaken(PetId) = "microchip_taken",
 } not recorded {
     Invalid,
+    MicrochipTaken,
 });
 
 #[cfg(test)]

@@ -160,10 +160,9 @@ recorded_rejection!(PetRejection {
     Outdated = "outdated",
     Reserved = "reserved",
     Sold = "sold",
-} with id {
-    MicrochipTaken(PetId) = "microchip_taken",
 } not recorded {
     Invalid,
+    MicrochipTaken,
 });
 
 /// A pet's id: positive, below 2^53, assigned by the store.

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     invalid::{Invalid, quoted},
     json::Value,
-    members::{Cell, CellMember, Cells, Errors, Integer, Scalar, missing, object, string, within},
+    members::{Cell, CellMember, Cells, Errors, Integer, Members, Scalar, object, string},
 };
 
 object! {
@@ -95,11 +95,8 @@ impl CellMember for Price {
         let Some(cell) = cells.get(name, false) else {
             return Ok(None);
         };
-        let currency = Currency::from_cells(cells, CURRENCY);
-        let currency = currency.map_err(|errors| within(CURRENCY, errors))?;
-        let currency = currency.ok_or_else(|| missing::<Currency>(CURRENCY))?;
-        let amount = parse_decimal(cell.trim(), currency.digits());
-        let amount = amount.ok_or_else(|| {
+        let currency: Currency = cells.required(CURRENCY)?;
+        let amount = parse_decimal(cell.trim(), currency.digits()).ok_or_else(|| {
             let example = decimal(45_000, currency.digits());
             let got = quoted(cell.trim());
             let reason = format!("must be a decimal number such as {example}, got {got}");
@@ -135,10 +132,17 @@ fn decimal(amount: i64, digits: usize) -> String {
 }
 
 /// Parses an amount such as 450, 450.00 or, as spreadsheets write it in many countries, 450,00.
+/// A comma before three digits may separate thousands, so it is refused.
 fn parse_decimal(text: &str, digits: usize) -> Option<Amount> {
     let (whole, fraction) = text.split_once(['.', ',']).unwrap_or((text, ""));
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || fraction.len() > digits || !is_number(whole) || !is_number(fraction) {
+    let is_ambiguous = fraction.len() == 3 && text.contains(',');
+    if whole.is_empty()
+        || fraction.len() > digits
+        || is_ambiguous
+        || !is_number(whole)
+        || !is_number(fraction)
+    {
         return None;
     }
     let amount = format!("{whole}{fraction:0<digits$}").parse().ok()?;
@@ -176,6 +180,7 @@ mod tests {
             ("1.234", 2),
             ("1.0", 0),
             ("1,234.50", 2),
+            ("1,234", 3),
             ("1 000", 2),
             ("10000000000.01", 2),
             ("99999999999999999999", 2),

@@ -71,7 +71,9 @@ impl Command for DeleteCategory {
 }
 
 impl Stored for Category {
-    const IS_DECIDED_BY_INDEX: bool = true;
+    fn must_reach_index(_: Option<&Self>, _: Option<&Self>) -> bool {
+        true
+    }
 
     fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
         let (kind, category) = match after {

@@ -256,7 +256,7 @@ fn replay<T, R: RecordedRejection>(
     }
     match (record.outcome.as_str(), record.resource_id) {
         (SUCCEEDED, Some(id)) => Ok(Reply::Replayed(Ok(id))),
-        (code, id) => match R::from_record(code, id) {
+        (code, _) => match R::from_code(code) {
             Some(rejection) => Ok(Reply::Replayed(Err(rejection))),
             None => Err(Error::Internal(Arc::new(UnknownOutcome(code.into())))),
         },
@@ -271,7 +271,7 @@ fn record<R: RecordedRejection>(
     let (outcome, resource_id) = match outcome {
         Ok(id) => (SUCCEEDED, Some(id)),
         Err(rejection) => match rejection.code() {
-            Some(code) => (code, rejection.resource_id()),
+            Some(code) => (code, None),
             None => return,
         },
     };

@@ -95,7 +95,9 @@ impl Command for WriteChunk {
 }
 
 impl Stored for Import {
-    const IS_DECIDED_BY_INDEX: bool = true;
+    fn must_reach_index(_: Option<&Self>, _: Option<&Self>) -> bool {
+        true
+    }
 }
 
 impl Store {

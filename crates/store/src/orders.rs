@@ -101,18 +101,16 @@ impl Command for TransitionOrder {
         if pet.is_none() && self.transition == Transition::Return {
             return Err(self.transition.rejection());
         }
+        let pet = pet.map(|pet| Pet {
+            status: Some(self.transition.pet_status()),
+            ..pet
+        });
+        if let Some(holder) = pet.as_ref().and_then(|pet| draft.microchip_holder(pet)) {
+            return Err(OrderRejection::MicrochipTaken(holder));
+        }
+        draft.put(after.clone());
         if let Some(pet) = pet {
-            let pet = Pet {
-                status: Some(self.transition.pet_status()),
-                ..pet
-            };
-            if let Some(holder) = draft.microchip_holder(&pet) {
-                return Err(OrderRejection::MicrochipTaken(holder));
-            }
-            draft.put(after.clone());
             draft.put(pet);
-        } else {
-            draft.put(after.clone());
         }
         Ok(after)
     }

@@ -3,6 +3,7 @@
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, Reply},
+    list::MAX_EXAMINED,
     rows::{LoggedChange, Stored},
     table::{Value, columns},
     tables::{Keys, Sequence},
@@ -17,6 +18,15 @@ use domain::{
 
 statements! {
     GET(Int) = format!("SELECT {} FROM pets WHERE id = $1", columns::<Pet>());
+    /// The pet that is not sold, and the newest ones that are.
+    GET_BY_MICROCHIP(Text, Int) = format!(
+        "SELECT {columns} FROM pets WHERE microchip = $1 AND status IS DISTINCT FROM 'sold'
+         UNION ALL SELECT * FROM (
+             SELECT {columns} FROM pets WHERE microchip = $1 AND status = 'sold'
+             ORDER BY id DESC LIMIT $2
+         ) AS sold",
+        columns = columns::<Pet>()
+    );
 }
 
 struct CreatePet(NewPet);
@@ -116,6 +126,11 @@ impl Command for DeletePet {
 }
 
 impl Stored for Pet {
+    fn must_reach_index(before: Option<&Self>, after: Option<&Self>) -> bool {
+        let claimed = |pet: Option<&Self>| pet.and_then(Self::claimed_microchip).cloned();
+        claimed(before) != claimed(after)
+    }
+
     fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
         let (kind, pet) = match (before, after) {
             (None, after) => (EventType::PetCreated, after?),
@@ -184,6 +199,13 @@ impl Store {
     }
 
     pub async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
-        on_database!(self, db => db.pet_list(query).await)
+        let filter = &query.filter;
+        let (Some(microchip), None) = (&filter.microchip, &filter.ids) else {
+            return on_database!(self, db => db.pet_list(query).await);
+        };
+        let microchip = Value::text(microchip.as_str().to_string());
+        let parameters = vec![microchip, Value::Int(MAX_EXAMINED)];
+        let pets = self.query(&GET_BY_MICROCHIP, parameters).await?;
+        Ok(query.page_of(pets))
     }
 }

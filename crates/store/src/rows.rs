@@ -34,10 +34,13 @@ pub(super) enum Access {
 pub(super) trait Stored: Keyed {
     const ACCESS: Access = Access::Locked;
 
-    /// True if a unique index, not a lock, protects a decision that a row does not exist. The index
-    /// must see every change then, so a batch changes such a row at most once: of several changes
-    /// it would see only the last, or none if the row is created and deleted again.
-    const IS_DECIDED_BY_INDEX: bool = false;
+    /// Returns true if a unique index, not a lock, protects a decision that this change depends on:
+    /// that no other row has the same value. The index must see the change then, so that a batch
+    /// does not change the row once more: of several changes the index would see only the last,
+    /// or none if the row is created and deleted again.
+    fn must_reach_index(_before: Option<&Self>, _after: Option<&Self>) -> bool {
+        false
+    }
 
     /// Returns the event of a change, or `None` if clients do not see rows of this table. `before`
     /// is `None` if the row is created, and `after` if it is deleted.
@@ -134,9 +137,11 @@ impl<T: Stored> Rows<T> {
     /// transaction has locked the row, or this batch has changed it and a unique index must see
     /// that change first.
     pub(super) fn must_wait(&self, key: &T::Key) -> bool {
-        let is_changed = |row: &Versions<T>| row.stored != row.current;
-        self.is_locked(key)
-            || (T::IS_DECIDED_BY_INDEX && self.rows.get(key).is_some_and(is_changed))
+        let must_be_written = |row: &Versions<T>| {
+            row.stored != row.current
+                && T::must_reach_index(row.stored.as_ref(), row.current.as_ref())
+        };
+        self.is_locked(key) || self.rows.get(key).is_some_and(must_be_written)
     }
 }
 

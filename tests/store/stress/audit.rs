@@ -137,6 +137,9 @@ impl Audit {
         match event.kind {
             EventType::PetCreated | EventType::PetUpdated | EventType::PetDeleted => {
                 self.round.pets.insert(id);
+                if let Some(other) = self.other_holder(id) {
+                    self.report(format!("pets {id} and {other} have the same microchip"));
+                }
             }
             _ => {
                 self.round.orders.insert(id);
@@ -147,6 +150,18 @@ impl Audit {
             let kind = event.kind.as_str();
             self.report(format!("event {sequence} cannot be: {kind} {data}"));
         }
+    }
+
+    /// Another pet that has the microchip of a pet, although neither is sold.
+    fn other_holder(&self, id: i64) -> Option<i64> {
+        let claimed = |pet: &Value| {
+            let microchip = pet["microchip"].as_str().map(String::from);
+            microchip.filter(|_| pet["status"] != "sold")
+        };
+        let microchip = claimed(self.pets.get(&id)?)?;
+        let mut others = self.pets.iter().filter(|(other, _)| **other != id);
+        let other = others.find(|(_, pet)| claimed(pet).as_ref() == Some(&microchip))?;
+        Some(*other.0)
     }
 
     /// Applies a change of a pet: by its order, by a client or by the operator.
@@ -161,7 +176,8 @@ impl Audit {
             return is_same("name") && is_same("status") && !self.due.contains_key(&id);
         }
         if let Some(status) = self.due.remove(&id) {
-            return after["status"] == status && is_same("name") && is_same("categoryId");
+            let is_unchanged = ["name", "categoryId", "microchip"].into_iter().all(is_same);
+            return after["status"] == status && is_unchanged;
         }
         let name = after["name"].as_str().unwrap().into();
         self.round.changes.push(Change::Renamed(id, name));

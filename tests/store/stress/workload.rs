@@ -15,14 +15,17 @@ use domain::{
     event::EventType,
     idempotency::{IdempotencyKey, Idempotent, IdempotentRequest},
     members::Patch,
-    order::{Order, OrderId, PlaceOrderRequest, Transition},
-    pet::{NewPet, Pet, PetChange, PetId, PetName, PetStatus},
+    order::{Order, OrderId, OrderRejection, PlaceOrderRequest, Transition},
+    pet::{Microchip, NewPet, Pet, PetChange, PetId, PetName, PetRejection, PetStatus},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use store::{Error, Store};
 use tokio::task::JoinSet;
 
 use crate::fixture::API_KEY;
+
+/// The microchips of all pets.
+const MICROCHIPS: [&str; 3] = ["985112004567890", "985112004567891", "123456789"];
 
 /// Orders that clients try to change. Most of them are no longer active.
 const KNOWN_ORDERS: usize = 12;
@@ -54,12 +57,23 @@ enum Answer {
     Deleted,
     Order(Order),
     Rejected(String),
+    /// Another pet has the microchip. This is not recorded under an idempotency key.
+    MicrochipTaken,
 }
 
 impl Answer {
-    fn of_order<R: std::fmt::Debug>(result: Result<Order, R>) -> Self {
+    fn of_pet(result: Result<Pet, PetRejection>) -> Self {
+        match result {
+            Ok(pet) => Self::Pet(pet),
+            Err(PetRejection::MicrochipTaken(_)) => Self::MicrochipTaken,
+            Err(rejection) => Self::Rejected(format!("{rejection:?}")),
+        }
+    }
+
+    fn of_order(result: Result<Order, OrderRejection>) -> Self {
         match result {
             Ok(order) => Self::Order(order),
+            Err(OrderRejection::MicrochipTaken(_)) => Self::MicrochipTaken,
             Err(rejection) => Self::Rejected(format!("{rejection:?}")),
         }
     }
@@ -84,15 +98,12 @@ impl Request {
         match self.clone() {
             Self::Create(new) => {
                 let created = store.pet_create(API_KEY, new, key).await?;
-                Ok(map(created, |created| match created {
-                    Ok(pet) => Answer::Pet(pet),
-                    Err(rejection) => Answer::Rejected(format!("{rejection:?}")),
-                }))
+                Ok(map(created, Answer::of_pet))
             }
-            Self::Update(id, change) => match store.pet_update(API_KEY, id, change, None).await? {
-                Ok(pet) => executed(Answer::Pet(pet)),
-                Err(rejection) => executed(Answer::Rejected(format!("{rejection:?}"))),
-            },
+            Self::Update(id, change) => {
+                let updated = store.pet_update(API_KEY, id, change, None).await?;
+                executed(Answer::of_pet(updated))
+            }
             Self::Delete(id) => match store.pet_delete(API_KEY, id, None).await? {
                 Ok(()) => executed(Answer::Deleted),
                 Err(rejection) => executed(Answer::Rejected(format!("{rejection:?}"))),
@@ -127,6 +138,7 @@ struct HotRows {
 pub struct Tally {
     pub executed: AtomicUsize,
     pub rejected: AtomicUsize,
+    pub microchip_taken: AtomicUsize,
     pub replayed: AtomicUsize,
     /// Requests that waited too long for a locked row, or were shed. Nothing was changed.
     pub unavailable: AtomicUsize,
@@ -221,6 +233,7 @@ impl Workload {
     async fn create(&self, random: &mut StdRng) {
         let new = NewPet {
             status: Some(PetStatus::Available),
+            microchip: random.random::<bool>().then(|| any_microchip(random)),
             ..NewPet::new(self.unique_name(), 1)
         };
         self.send(Request::Create(new), random).await;
@@ -250,12 +263,12 @@ impl Workload {
             }
             (40..65, _) | (_, None) => Request::Place(pet),
             (65..68, _) => Request::Delete(pet),
-            (..85, _) => Request::Update(pet, self.rename(Patch::Keep)),
+            (..85, _) => Request::Update(pet, self.rename(Patch::Keep, any_patch(random))),
             // Rejected while an order claims the pet.
             _ => {
                 let patches = [Patch::Remove, Patch::Set(PetStatus::Available)];
                 let status = *patches.choose(random).unwrap();
-                Request::Update(pet, self.rename(status))
+                Request::Update(pet, self.rename(status, any_patch(random)))
             }
         };
         self.send(request, random).await;
@@ -263,16 +276,17 @@ impl Workload {
 
     /// Renames a pet through one of the stores.
     pub async fn rename_at(&self, store: &Store, pet: PetId) -> Result<(), Error> {
-        let change = self.rename(Patch::Keep);
+        let change = self.rename(Patch::Keep, Patch::Keep);
         let renamed = store.pet_update(API_KEY, pet, change, None).await?;
         renamed.expect("it exists");
         Ok(())
     }
 
-    fn rename(&self, status: Patch<PetStatus>) -> PetChange {
+    fn rename(&self, status: Patch<PetStatus>, microchip: Patch<Microchip>) -> PetChange {
         PetChange {
             name: Some(self.unique_name()),
             status,
+            microchip,
             ..PetChange::default()
         }
     }
@@ -294,7 +308,10 @@ impl Workload {
         let send = |store| request.send(store, Some(key.clone()));
         let (first, second) = tokio::join!(send(one), send(other));
         let retried = send(other).await;
-        let is_recorded = first.is_ok() || second.is_ok() || retried.is_ok();
+        let is_recorded = [&first, &second, &retried].into_iter().any(|answer| {
+            let is_free = matches!(answer, Ok(Idempotent::Executed(Answer::MicrochipTaken)));
+            answer.is_ok() && !is_free
+        });
         self.check(&request, [first, second, retried]);
         let reused = IdempotentRequest {
             fingerprint: [2; 32],
@@ -320,6 +337,9 @@ impl Workload {
         let mut replayed = Vec::new();
         for answer in answers {
             match answer {
+                Ok(Idempotent::Executed(Answer::MicrochipTaken)) => {
+                    count(&self.tally.microchip_taken);
+                }
                 Ok(Idempotent::Executed(answer)) if executed.is_none() => executed = Some(answer),
                 Ok(Idempotent::Replayed(answer)) => replayed.push(answer),
                 Err(Error::Unavailable(_) | Error::Overloaded) => count(&self.tally.unavailable),
@@ -368,6 +388,18 @@ impl Workload {
             (request, answer) => return self.report(format!("{request:?}: {answer:?}")),
         };
         self.acknowledged.lock().unwrap().push(change);
+    }
+}
+
+fn any_microchip(random: &mut StdRng) -> Microchip {
+    Microchip::parse(MICROCHIPS.choose(random).unwrap()).unwrap()
+}
+
+fn any_patch(random: &mut StdRng) -> Patch<Microchip> {
+    match random.random_range(0..3) {
+        0 => Patch::Keep,
+        1 => Patch::Remove,
+        _ => Patch::Set(any_microchip(random)),
     }
 }
 

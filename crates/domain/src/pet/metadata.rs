@@ -114,6 +114,10 @@ impl Member for Metadata {
         Self::new(read(value, <Content as Member>::from_json)?)
     }
 
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn change_from_json(value: Value) -> Result<Self::Change, Errors> {
         read(value, |value| {
             Patch::read(Some(value), <Content as Member>::from_json)

@@ -12,11 +12,11 @@ CREATE TABLE pets (
     category_id    bigint NOT NULL,
     status         text   CHECK (status IN ('available', 'pending', 'sold')),
     breed          text,
-    sex            text,
+    sex            text   CHECK (sex IN ('male', 'female', 'unknown')),
     birth_date     text,
     color          text,
     microchip      text   COLLATE "C",
-    price_amount   bigint,
+    price_amount   bigint CHECK (price_amount BETWEEN 0 AND 1000000000000),
     price_currency text,
     description    text,
     notes          text,
@@ -25,7 +25,8 @@ CREATE TABLE pets (
     source_name    text,
     source_address text,
     source_licence text,
-    metadata       text
+    metadata       text,
+    CHECK ((price_amount IS NULL) = (price_currency IS NULL))
 );
 
 -- Keyset pagination of pets by status, by category and status, and by name. A list by
@@ -69,9 +70,10 @@ CREATE TABLE orders (
     buyer_name     text,
     buyer_address  text,
     buyer_contact  text,
-    price_amount   bigint,
+    price_amount   bigint CHECK (price_amount BETWEEN 0 AND 1000000000000),
     price_currency text,
-    reference      text
+    reference      text,
+    CHECK ((price_amount IS NULL) = (price_currency IS NULL))
 );
 
 -- Keyset pagination of orders by status and by pet.

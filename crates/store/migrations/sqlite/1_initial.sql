@@ -2,7 +2,7 @@
 -- other SQLite database is mistaken for one.
 PRAGMA application_id = 1346720851;
 
--- A status is checked by OR: for IN with more than two values, SQLite would build a
+-- A choice is checked by OR: for IN with more than two values, SQLite would build a
 -- temporary index in every statement that sets one.
 --
 -- AUTOINCREMENT: ids are never reused, not even after a row is deleted.
@@ -17,11 +17,11 @@ CREATE TABLE pets (
     category_id    INTEGER NOT NULL,
     status         TEXT    CHECK (status = 'available' OR status = 'pending' OR status = 'sold'),
     breed          TEXT,
-    sex            TEXT,
+    sex            TEXT    CHECK (sex = 'male' OR sex = 'female' OR sex = 'unknown'),
     birth_date     TEXT,
     color          TEXT,
     microchip      TEXT,
-    price_amount   INTEGER,
+    price_amount   INTEGER CHECK (price_amount BETWEEN 0 AND 1000000000000),
     price_currency TEXT,
     description    TEXT,
     notes          TEXT,
@@ -30,7 +30,8 @@ CREATE TABLE pets (
     source_name    TEXT,
     source_address TEXT,
     source_licence TEXT,
-    metadata       TEXT
+    metadata       TEXT,
+    CHECK ((price_amount IS NULL) = (price_currency IS NULL))
 ) STRICT;
 
 -- Keyset pagination of pets by status, by category and by name. An index ends with the
@@ -69,9 +70,10 @@ CREATE TABLE orders (
     buyer_name     TEXT,
     buyer_address  TEXT,
     buyer_contact  TEXT,
-    price_amount   INTEGER,
+    price_amount   INTEGER CHECK (price_amount BETWEEN 0 AND 1000000000000),
     price_currency TEXT,
-    reference      TEXT
+    reference      TEXT,
+    CHECK ((price_amount IS NULL) = (price_currency IS NULL))
 ) STRICT;
 
 -- Keyset pagination of orders by status and by pet.

@@ -3,14 +3,14 @@
 
 use compact_str::CompactString;
 use rusqlite::Connection;
-use serde::Serialize;
 
 use super::{
     super::{
         error::OpenError,
         postgres::created,
+        rows::Stored,
         sqlite,
-        table::{OuterJoin, Table, columns_of},
+        table::{OuterJoin, columns_of},
         tables::EventRow,
         url::DatabaseUrl,
     },
@@ -326,7 +326,7 @@ async fn check_server(
 }
 
 /// Returns the number of resources that differ from the newest of their events.
-async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Result<i64, ReadError> {
+async fn unlogged<T: Stored>(store: &Reader, resource: &str) -> Result<i64, ReadError> {
     let sql = format!(
         "SELECT {}, {} FROM (
              SELECT max(sequence) AS sequence FROM events WHERE type LIKE '{resource}.%'
@@ -338,15 +338,12 @@ async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Resul
     );
     let mut wrong = 0;
     let compare = |(event, stored): (Event, OuterJoin<T, i64>)| {
-        let stored = stored
-            .0
-            .and_then(|stored| serde_json::to_value(stored).ok());
-        let logged = if event.kind.as_str().ends_with(".deleted") {
-            None
-        } else {
-            serde_json::from_str(event.data.as_json()).ok()
-        };
-        wrong += i64::from(stored != logged);
+        let parse = |data: &str| serde_json::from_str::<serde_json::Value>(data).ok();
+        let stored = stored.0.and_then(|stored| T::event(None, Some(&stored)));
+        let is_deleted = event.kind.as_str().ends_with(".deleted");
+        let logged = (!is_deleted).then(|| event.data.as_json());
+        let stored = stored.and_then(|stored| parse(&stored.data));
+        wrong += i64::from(stored != logged.and_then(parse));
         Ok(())
     };
     store.each(&sql, compare).await?;

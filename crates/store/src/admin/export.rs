@@ -72,13 +72,7 @@ async fn export<T: Table>(
         metadata_keys: Vec::new(),
     };
     if is_table {
-        for column in T::columns("") {
-            let name = column.name;
-            let first = format!("SELECT 1 FROM {} WHERE {name} IS NOT NULL LIMIT 1", T::NAME);
-            if !store.all::<()>(&first).await?.is_empty() {
-                context.used_columns.insert(name);
-            }
-        }
+        context.used_columns = used_columns::<T>(&store).await?;
         if context.used_columns.contains("metadata") {
             context.metadata_keys = read_keys(&store).await?;
         }
@@ -92,6 +86,28 @@ async fn export<T: Table>(
     };
     store.each(&rows, take).await?;
     Ok(count)
+}
+
+/// Returns the columns of a table in which a row has a value, from one scan with a bit for each.
+async fn used_columns<T: Table>(store: &Reader) -> Result<HashSet<&'static str>, ReadError> {
+    let columns = T::columns("");
+    let bits = columns.iter().enumerate().map(|(index, column)| {
+        let bit = 1_i64 << index;
+        format!(
+            "max(CASE WHEN {} IS NULL THEN 0 ELSE {bit} END)",
+            column.name
+        )
+    });
+    let bits: Vec<_> = bits.collect();
+    let sql = format!(
+        "SELECT CAST(coalesce({}, 0) AS bigint) FROM {}",
+        bits.join(" + "),
+        T::NAME
+    );
+    let used: i64 = store.one(&sql).await?;
+    let is_used = |(index, _): &(usize, _)| used >> index & 1 == 1;
+    let columns = columns.into_iter().enumerate().filter(is_used);
+    Ok(columns.map(|(_, column)| column.name).collect())
 }
 
 /// The maximum number of keys that a table has columns for.

@@ -366,5 +366,5 @@ impl<'a> ForEachKeys<'a> for FindLocked<'_> {
 /// has to decide about it.
 pub(super) fn is_locked(keys: &Keys, tables: &Tables) -> bool {
     let mut orders = keys.orders.iter().filter_map(|id| tables.orders.get(id));
-    keys.must_wait(tables) || orders.any(|order| tables.pets.is_locked(&order.pet_id))
+    keys.must_wait(tables) || orders.any(|order| tables.pets.must_wait(&order.pet_id))
 }

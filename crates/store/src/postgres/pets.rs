@@ -1,11 +1,9 @@
 //! Lists of pets on PostgreSQL.
 
-use tokio_postgres::types::ToSql;
-
 use super::{
     super::{
         error::Error,
-        list::{Dialect, MAX_EXAMINED, Select},
+        list::{Dialect, Select},
         table::{Record, columns},
     },
     Postgres,
@@ -16,10 +14,6 @@ use domain::{
 };
 
 statements! {
-    GET_BY_MICROCHIP(Text, Int) = format!(
-        "SELECT {} FROM pets WHERE microchip = $1 ORDER BY id LIMIT $2",
-        columns::<Pet>()
-    );
     GET_MANY(Ints) = format!("SELECT {} FROM pets WHERE id = ANY($1)", columns::<Pet>());
 }
 
@@ -27,12 +21,6 @@ impl Postgres {
     pub(crate) async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
         if let Some(ids) = &query.filter.ids {
             let rows = self.reads.read(&GET_MANY, &[&ids.as_slice()]).await?;
-            let pets = rows.iter().map(Pet::from_row).collect::<Result<_, _>>()?;
-            return Ok(query.page_of(pets));
-        }
-        if let Some(microchip) = &query.filter.microchip {
-            let parameters: [&(dyn ToSql + Sync); 2] = [&microchip.as_str(), &MAX_EXAMINED];
-            let rows = self.reads.read(&GET_BY_MICROCHIP, &parameters).await?;
             let pets = rows.iter().map(Pet::from_row).collect::<Result<_, _>>()?;
             return Ok(query.page_of(pets));
         }

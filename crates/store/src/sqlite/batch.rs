@@ -22,7 +22,7 @@ use super::{
 use domain::{
     category::Category,
     order::OrderStatus,
-    pet::{Pet, PetId},
+    pet::{PetId, PetStatus},
 };
 
 statements! {
@@ -184,8 +184,8 @@ fn load(db: &Connection, keys: &Keys, set: &mut WorkingSet) -> rusqlite::Result<
         set.category_names
             .extend(named.map(|category| (name.clone(), category.id)));
     }
-    let is_sold = |pet: &&Pet| pet.claimed_microchip().is_none();
-    let sold = set.tables.pets.iter().filter(is_sold);
+    // A pet that is sold may claim its microchip again.
+    let sold = (set.tables.pets.iter()).filter(|pet| pet.status == Some(PetStatus::Sold));
     let microchips: Vec<_> = sold
         .filter_map(|pet| pet.microchip.clone())
         .chain(keys.microchips.iter().cloned())

@@ -21,10 +21,6 @@ statements! {
         "SELECT {} FROM pets WHERE id IN (SELECT value FROM json_each($1))",
         columns::<Pet>()
     );
-    GET_BY_MICROCHIP(Text, Int) = format!(
-        "SELECT {} FROM pets WHERE microchip = $1 ORDER BY id LIMIT $2",
-        columns::<Pet>()
-    );
     COUNT_IN_CATEGORY(Int, Int) =
         "SELECT count(*) FROM (SELECT 1 FROM pets WHERE category_id = $1 LIMIT $2)";
 }
@@ -39,11 +35,6 @@ impl Sqlite {
             if let Some(ids) = &filter.ids {
                 let mut statement = db.prepare_cached(GET_MANY.text())?;
                 let pets = statement.query_map([ids.to_json().as_str()], read_row)?;
-                return Ok(query.page_of(pets.collect::<Result<_, _>>()?));
-            }
-            if let Some(microchip) = &filter.microchip {
-                let mut statement = db.prepare_cached(GET_BY_MICROCHIP.text())?;
-                let pets = statement.query_map((microchip.as_str(), MAX_EXAMINED), read_row)?;
                 return Ok(query.page_of(pets.collect::<Result<_, _>>()?));
             }
             let walk_status = match (filter.category_id, filter.status) {
