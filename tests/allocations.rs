@@ -53,7 +53,7 @@ async fn hostile_requests_cost_no_more_than_their_size() {
         listeners,
         store,
         config,
-        std::future::pending(),
+        Box::pin(std::future::pending()),
     ));
     let key = format!("Authorization: Bearer {}\r\n", key.reveal());
 

@@ -346,13 +346,14 @@ fn validator(schema: &Value) -> Arc<jsonschema::Validator> {
 }
 
 /// Whether a schema has every member of a value, also of the objects in it.
-fn knows_members(schema: &Value, value: &Value) -> bool {
+fn knows_members(schema: &'static Value, value: &Value) -> bool {
     let schema = resolve(schema);
     let Some(object) = value.as_object() else {
         return true;
     };
     if let Some(choices) = schema["anyOf"].as_array() {
-        return choices.iter().any(|schema| knows_members(schema, value));
+        let mut objects = choices.iter().filter(|it| resolve(it)["type"] == "object");
+        return objects.any(|schema| knows_members(schema, value));
     }
     let Some(known) = schema["properties"].as_object() else {
         return true;

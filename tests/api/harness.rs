@@ -76,7 +76,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let shutdown = async { drop(stopped.await) };
-            service::run(listeners, store, config.service, shutdown)
+            service::run(listeners, store, config.service, Box::pin(shutdown))
                 .await
                 .unwrap();
         });

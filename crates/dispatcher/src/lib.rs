@@ -14,6 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use rustls::pki_types::CertificateDer;
 use tokio::{
     sync::{Notify, Semaphore, watch},
@@ -216,25 +217,31 @@ impl Dispatcher {
     }
 
     /// Sends a message once.
-    pub async fn attempt(
-        &self,
-        url: &WebhookUrl,
-        secrets: &SigningSecrets,
-        message_id: &str,
+    pub fn attempt<'a>(
+        &'a self,
+        url: &'a WebhookUrl,
+        secrets: &'a SigningSecrets,
+        message_id: &'a str,
         body: Bytes,
-    ) -> Attempt {
-        let message = Message {
-            url,
-            secrets,
-            id: message_id,
-            body,
-        };
-        let connections = Connections::default();
-        self.shared.client.attempt(&message, &connections).await
+    ) -> BoxFuture<'a, Attempt> {
+        Box::pin(async move {
+            let message = Message {
+                url,
+                secrets,
+                id: message_id,
+                body,
+            };
+            let connections = Connections::default();
+            self.shared.client.attempt(&message, &connections).await
+        })
     }
 
     /// Delivers events, until [`shutdown`](Self::shutdown). Never returns.
-    pub async fn run(&self) {
+    pub fn run(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.deliver())
+    }
+
+    async fn deliver(&self) {
         let mut workers = Workers::new();
         let mut latch = ErrorLatch::new("webhook delivery");
         let mut ticks = interval(LEASE_INTERVAL);

@@ -236,9 +236,13 @@ pub(crate) fn missing<T: Member>(name: &'static str) -> Errors {
 
 impl Members for Object<'_> {
     fn optional<T: CellMember>(&self, name: &'static str) -> Result<Option<T>, Errors> {
-        let value = self.get(name).map(T::from_json).transpose();
-        let value = value.map_err(|errors| within(name, errors))?;
-        Ok(value.filter(|value| !value.is_empty()))
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        match T::from_json(value) {
+            Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+            Err(errors) => Err(within(name, errors)),
+        }
     }
 }
 
@@ -638,7 +642,13 @@ pub(crate) use dotted_columns;
 macro_rules! all_valid {
     ($type:ident; $($field:ident: $read:expr,)*) => {{
         let mut errors = Vec::new();
-        $(let $field = $read.map_err(|error| errors.extend($crate::members::Errors::from(error))).ok();)*
+        $(let $field = match $read {
+            Ok(value) => Some(value),
+            Err(error) => {
+                errors.extend($crate::members::Errors::from(error));
+                None
+            }
+        };)*
         match ($($field,)*) {
             ($(Some($field),)*) => Ok($type { $($field,)* }),
             _ => Err(errors),

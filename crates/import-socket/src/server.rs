@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use rustix::fs::{Mode, fchmod};
 use serde_json::value::RawValue;
 use tokio::{
@@ -46,13 +47,15 @@ impl ImportServer {
     }
 
     /// Accepts imports, until [`shutdown`](Self::shutdown). Never returns.
-    pub async fn run(&self) {
-        match self.listen() {
-            Some(listener) => self.accept(listener).await,
-            None => self.stop.cancelled().await,
-        }
-        self.stopped.cancel();
-        future::pending().await
+    pub fn run(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            match self.listen() {
+                Some(listener) => self.accept(listener).await,
+                None => self.stop.cancelled().await,
+            }
+            self.stopped.cancel();
+            future::pending().await
+        })
     }
 
     /// Finishes the chunks that are being written, and replies. Waits until [`run`](Self::run)

@@ -4,6 +4,7 @@
 use std::{error, io, iter::successors, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -83,24 +84,26 @@ pub struct Connection {
 impl Connection {
     /// Opens a connection on which the peer may send `max_received` bytes per request, and as many
     /// before the first: the TLS handshake, interim responses (1xx), heads and bodies.
-    pub async fn open(
-        addresses: &[SocketAddr],
-        tls: Option<Tls<'_>>,
+    pub fn open<'a>(
+        addresses: &'a [SocketAddr],
+        tls: Option<Tls<'a>>,
         max_received: usize,
         deadline: Instant,
-    ) -> Result<Self> {
-        let budget = ReadBudget::new(max_received);
-        let stream = connect(addresses, tls, budget.clone(), deadline).await?;
-        let mut builder = Builder::new();
-        builder.max_buf_size(MAX_HEAD);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        // The requests report the errors of the connection.
-        let task = tokio::spawn(async { drop(connection.await) });
-        Ok(Self {
-            sender,
-            budget,
-            max_received,
-            _task: AbortOnDropHandle::new(task),
+    ) -> BoxFuture<'a, Result<Self>> {
+        Box::pin(async move {
+            let budget = ReadBudget::new(max_received);
+            let stream = connect(addresses, tls, budget.clone(), deadline).await?;
+            let mut builder = Builder::new();
+            builder.max_buf_size(MAX_HEAD);
+            let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+            // The requests report the errors of the connection.
+            let task = tokio::spawn(async { drop(connection.await) });
+            Ok(Self {
+                sender,
+                budget,
+                max_received,
+                _task: AbortOnDropHandle::new(task),
+            })
         })
     }
 
@@ -109,10 +112,12 @@ impl Connection {
     }
 
     /// Sends a request and waits for the head of the response.
-    pub async fn send(&mut self, request: Request<Bytes>) -> Result<Response> {
-        self.budget.reset(self.max_received);
-        self.sender.ready().await?;
-        Ok(self.sender.send_request(request.map(Full::new)).await?)
+    pub fn send(&mut self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response>> {
+        Box::pin(async {
+            self.budget.reset(self.max_received);
+            self.sender.ready().await?;
+            Ok(self.sender.send_request(request.map(Full::new)).await?)
+        })
     }
 }
 

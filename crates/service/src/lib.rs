@@ -4,8 +4,9 @@
 mod background;
 mod metrics;
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -36,12 +37,21 @@ pub struct Listeners {
 }
 
 /// Serves until `shutdown` completes, drains, then closes the store.
-pub async fn run(
+pub fn run(
     listeners: Listeners,
     store: Store,
     config: Config,
-    shutdown: impl Future<Output = ()>,
-) -> std::io::Result<()> {
+    shutdown: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, io::Result<()>> {
+    Box::pin(serve(listeners, store, config, shutdown))
+}
+
+async fn serve(
+    listeners: Listeners,
+    store: Store,
+    config: Config,
+    shutdown: BoxFuture<'static, ()>,
+) -> io::Result<()> {
     let Config {
         api: api_config,
         server: limits,

@@ -59,7 +59,7 @@ mod working_set;
 
 use std::pin::pin;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::BoxFuture, stream};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
@@ -222,14 +222,19 @@ pub enum Store {
 }
 
 impl Store {
-    pub async fn open(url: &DatabaseUrl, options: &Options) -> Result<Self, OpenError> {
-        match url {
-            DatabaseUrl::Sqlite(path) => Sqlite::open(path, options).map(Self::Sqlite),
-            DatabaseUrl::Postgres(url) => {
-                let opened = Postgres::open(url, options).await?;
-                Ok(Self::Postgres(Box::new(opened)))
+    pub fn open<'a>(
+        url: &'a DatabaseUrl,
+        options: &'a Options,
+    ) -> BoxFuture<'a, Result<Self, OpenError>> {
+        Box::pin(async {
+            match url {
+                DatabaseUrl::Sqlite(path) => Sqlite::open(path, options).map(Self::Sqlite),
+                DatabaseUrl::Postgres(url) => {
+                    let opened = Postgres::open(url, options).await?;
+                    Ok(Self::Postgres(Box::new(opened)))
+                }
             }
-        }
+        })
     }
 
     /// Drains the write queues, then closes the database.

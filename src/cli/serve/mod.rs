@@ -9,7 +9,6 @@ use std::{
     error::Error,
     fs,
     net::{SocketAddr, TcpListener},
-    pin::pin,
     process::{self, ExitCode},
 };
 
@@ -292,7 +291,7 @@ impl Serve {
             is_new: matches!(&database, DatabaseUrl::Sqlite(file) if !file.exists()),
             database,
         };
-        let mut shutdown = pin!(shutdown);
+        let mut shutdown = Box::pin(shutdown);
         let opening = async {
             let store = Store::open(&start.database, &Options::new(Role::Service)).await?;
             let demo_key = match &demo {

@@ -4,7 +4,7 @@ mod tasks;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{task::JoinSet, time::timeout};
 
 use api::Api;
@@ -82,6 +82,8 @@ pub(crate) struct Supervisor {
     imports: Arc<ImportServer>,
 }
 
+type StartTask = dyn Fn() -> BoxFuture<'static, ()> + Send + Sync;
+
 impl Supervisor {
     /// Spawns a task. Each run of it gets a clone of `state`.
     fn spawn<S, F>(&mut self, name: &'static str, state: &S, task: fn(S) -> F)
@@ -90,9 +92,13 @@ impl Supervisor {
         F: Future<Output = ()> + Send + 'static,
     {
         let state = state.clone();
+        self.supervise(name, Box::new(move || Box::pin(task(state.clone()))));
+    }
+
+    fn supervise(&mut self, name: &'static str, start: Box<StartTask>) {
         self.tasks.spawn(async move {
             loop {
-                let outcome = AssertUnwindSafe(task(state.clone())).catch_unwind().await;
+                let outcome = AssertUnwindSafe(start()).catch_unwind().await;
                 let message = match outcome {
                     Ok(()) => "background task ended",
                     Err(_) => "background task panicked",

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::BoxFuture, stream};
 use rustls::pki_types::{
     CertificateDer,
     pem::{self, PemObject},
@@ -65,33 +65,16 @@ impl Connector {
 
     /// Opens a connection and drives it on a task of its own. Returns it with a
     /// counter of the server's warnings, and its end.
-    pub(super) async fn connect(
+    pub(super) fn connect(
         &self,
-    ) -> Result<(Client, Arc<AtomicU64>, ConnectionEnd), PostgresError> {
-        let warnings = Arc::new(AtomicU64::new(0));
-        let counter = warnings.clone();
-        let (end, ended) = watch::channel(None);
-        let (client, mut connection) = self.connect_any().await?;
-        tokio::spawn(async move {
-            let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));
-            // An error ends the stream; pending statements fail too.
-            while let Some(message) = messages.next().await {
-                match message {
-                    Ok(AsyncMessage::Notice(notice))
-                        if notice.parsed_severity() == Some(Severity::Warning) =>
-                    {
-                        counter.fetch_add(1, Ordering::Release);
-                        tracing::warn!(warning = notice.message(), "PostgreSQL warning");
-                    }
-                    Ok(_) => {}
-                    Err(error) => {
-                        end.send_replace(error.code().cloned());
-                        break;
-                    }
-                }
-            }
-        });
-        Ok((client, warnings, ConnectionEnd(ended)))
+    ) -> BoxFuture<'_, Result<(Client, Arc<AtomicU64>, ConnectionEnd), PostgresError>> {
+        Box::pin(async {
+            let (client, connection) = self.connect_any().await?;
+            let warnings = Arc::new(AtomicU64::new(0));
+            let (end, ended) = watch::channel(None);
+            tokio::spawn(drive(connection, warnings.clone(), end));
+            Ok((client, warnings, ConnectionEnd(ended)))
+        })
     }
 
     /// Connects to the first host that is reachable and writable. The timeout
@@ -114,6 +97,31 @@ impl Connector {
 
     pub(super) fn prepares_statements(&self) -> bool {
         self.url.prepares_statements
+    }
+}
+
+/// Drives a connection until it ends. Counts the server's warnings.
+async fn drive(
+    mut connection: ServerConnection,
+    warnings: Arc<AtomicU64>,
+    end: watch::Sender<Option<SqlState>>,
+) {
+    let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));
+    // An error ends the stream; pending statements fail too.
+    while let Some(message) = messages.next().await {
+        match message {
+            Ok(AsyncMessage::Notice(notice))
+                if notice.parsed_severity() == Some(Severity::Warning) =>
+            {
+                warnings.fetch_add(1, Ordering::Release);
+                tracing::warn!(warning = notice.message(), "PostgreSQL warning");
+            }
+            Ok(_) => {}
+            Err(error) => {
+                end.send_replace(error.code().cloned());
+                break;
+            }
+        }
     }
 }
 

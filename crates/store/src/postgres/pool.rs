@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 use tokio_postgres::{
     Client, Row, Statement,
@@ -144,30 +145,33 @@ impl Pool {
 
     /// Runs a statement. Returns its rows, and whether the server sent a warning while it ran.
     /// The outer error means that there is no connection: nothing was sent.
-    async fn run(
-        &self,
+    ///
+    /// Boxed, so that this future does not enlarge that of every request, including those that are
+    /// served from memory.
+    fn run<'a>(
+        &'a self,
         sql: &'static Sql,
-        parameters: Parameters<'_>,
-    ) -> Result<Result<(Vec<Row>, bool), PostgresError>, Error> {
-        let _in_flight = self.in_flight.track();
-        let (slot, connection) = self.connection().await?;
-        let before = connection.warnings.load(Ordering::Acquire);
-        // Boxed, so that this future does not enlarge that of every request, including
-        // those that are served from memory.
-        let statement = Box::pin(connection.run(sql, parameters));
-        Ok(match timeout(STATEMENT_TIMEOUT, statement).await {
-            Ok(Ok(rows)) => {
-                let warned = connection.warnings.load(Ordering::Acquire) != before;
-                Ok((rows, warned))
-            }
-            Ok(Err(error)) => {
-                self.discard_if_unusable(slot, &connection, &error);
-                Err(error.into())
-            }
-            Err(elapsed) => {
-                self.abandon(slot, &connection);
-                Err(elapsed.into())
-            }
+        parameters: Parameters<'a>,
+    ) -> BoxFuture<'a, Result<Result<(Vec<Row>, bool), PostgresError>, Error>> {
+        Box::pin(async move {
+            let _in_flight = self.in_flight.track();
+            let (slot, connection) = self.connection().await?;
+            let before = connection.warnings.load(Ordering::Acquire);
+            let statement = connection.run(sql, parameters);
+            Ok(match timeout(STATEMENT_TIMEOUT, statement).await {
+                Ok(Ok(rows)) => {
+                    let warned = connection.warnings.load(Ordering::Acquire) != before;
+                    Ok((rows, warned))
+                }
+                Ok(Err(error)) => {
+                    self.discard_if_unusable(slot, &connection, &error);
+                    Err(error.into())
+                }
+                Err(elapsed) => {
+                    self.abandon(slot, &connection);
+                    Err(elapsed.into())
+                }
+            })
         })
     }
 
