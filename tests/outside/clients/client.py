@@ -6,6 +6,7 @@ past its sunset date; "failing" expects the service to fail; "unknown" expects a
 service that answers everything with an error that the contract does not list.
 """
 
+import datetime
 import importlib
 import re
 import sys
@@ -26,12 +27,14 @@ list_orders = importlib.import_module(f"{api}.list_orders")
 place_order = importlib.import_module(f"{api}.place_order")
 get_order = importlib.import_module(f"{api}.get_order")
 complete_order = importlib.import_module(f"{api}.complete_order")
+update_order = importlib.import_module(f"{api}.update_order")
 cancel_order = importlib.import_module(f"{api}.cancel_order")
 return_order = importlib.import_module(f"{api}.return_order")
 get_inventory = importlib.import_module(f"{api}.get_inventory")
 get_current_key = importlib.import_module("petstore_client.api.keys.get_current_key")
 list_keys = importlib.import_module("petstore_client.api.keys.list_keys")
 models = importlib.import_module("petstore_client.models")
+unset = importlib.import_module("petstore_client.types").UNSET
 
 
 def client(token):
@@ -148,6 +151,42 @@ expect(delete_pet.sync_detailed(rex.id, client=shop), 404, "not_found")
 expect(place_order.sync_detailed(**claim), 404, "not_found")
 orders = list_orders.sync(client=shop, pet_id=rex.id, sort=models.SortOrder.DESC)
 assert [kept.id for kept in orders] == [second.id, order.id], orders
+
+details = models.NewPet(
+    name="Juniper",
+    category_id=1,
+    status=models.PetStatus.AVAILABLE,
+    breed="Cavalier",
+    sex=models.PetSex.FEMALE,
+    birth_date=datetime.date(2026, 8, 2),
+    microchip="985-112-004-567-890",
+    price=models.Price(amount=145_000, currency=models.Currency.USD),
+    source=models.Source(name="Hollow Oak", licence="52-B-0187"),
+    metadata=models.Metadata.from_dict({"litter": "2026-07"}),
+)
+juniper = create_pet.sync(client=shop, body=details)
+expected = {**details.to_dict(), "id": juniper.id, "microchip": "985112004567890"}
+assert juniper.to_dict() == expected, juniper
+assert find(microchip="985 112 004 567 890") == [juniper.id]
+expect(create_pet.sync_detailed(client=shop, body=details), 409, "microchip_taken")
+cheaper = models.PetChange(price=models.PriceChange(amount=99_900), breed=None)
+cheaper = update_pet.sync(juniper.id, client=shop, body=cheaper)
+assert (cheaper.price.to_dict(), cheaper.breed) == (
+    {"amount": 99_900, "currency": "USD"},
+    unset,
+), cheaper
+buyer = models.Buyer(name="Ada Moreno", contact="ada@example.com")
+sale = models.NewOrder(pet_id=juniper.id, buyer=buyer, reference="R-1")
+sale = place_order.sync(client=shop, body=sale)
+assert (sale.buyer, sale.price, sale.reference) == (buyer, cheaper.price, "R-1"), sale
+corrected = models.OrderChange(reference="R-2", buyer=models.BuyerChange(contact=None))
+corrected = update_order.sync(sale.id, client=shop, body=corrected)
+assert (corrected.reference, corrected.buyer) == ("R-2", models.Buyer(name="Ada Moreno")), corrected
+erased = update_order.sync(sale.id, client=shop, body=models.OrderChange(buyer=None))
+assert "buyer" not in erased.to_dict(), erased
+cancel_order.sync(sale.id, client=shop)
+rejected = models.OrderChange(reference="R-3")
+expect(update_order.sync_detailed(sale.id, client=shop, body=rejected), 409, "order_not_changeable")
 
 dogs = models.NewCategory(name="Dogs")
 created = put_category.sync_detailed(large, client=shop, body=dogs, if_none_match="*")

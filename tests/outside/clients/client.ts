@@ -123,6 +123,41 @@ assert.equal((await shop.DELETE("/pets/{petId}", { params: { path: rexPath } }))
 expect(await shop.DELETE("/pets/{petId}", { params: { path: rexPath } }), 404, "not_found");
 assert.deepEqual(await find({ id: `${rexPath.petId}` }), []);
 
+const details = {
+  name: "Juniper",
+  categoryId: 1,
+  status: "available",
+  breed: "Cavalier",
+  sex: "female",
+  birthDate: "2026-08-02",
+  microchip: "985-112-004-567-890",
+  price: { amount: 145_000, currency: "USD" },
+  source: { name: "Hollow Oak", licence: "52-B-0187" },
+  metadata: { litter: "2026-07" },
+} as const;
+const juniper = await shop.POST("/pets", { body: details });
+assert.ok(juniper.data);
+const juniperPath = { petId: juniper.data.id };
+assert.deepEqual(juniper.data, { ...details, id: juniperPath.petId, microchip: "985112004567890" });
+assert.deepEqual(await find({ microchip: "985 112 004 567 890" }), [juniperPath.petId]);
+expect(await shop.POST("/pets", { body: details }), 409, "microchip_taken");
+const change = { price: { amount: 99_900 }, breed: null };
+const cheaper = await shop.PATCH("/pets/{petId}", { params: { path: juniperPath }, body: change });
+assert.deepEqual(cheaper.data?.price, { amount: 99_900, currency: "USD" });
+assert.equal(cheaper.data.breed, undefined);
+const buyer = { name: "Ada Moreno", contact: "ada@example.com" };
+const sold = await shop.POST("/store/orders", { body: { ...juniperPath, buyer, reference: "R-1" } });
+assert.ok(sold.data);
+assert.deepEqual([sold.data.buyer, sold.data.price, sold.data.reference], [buyer, cheaper.data.price, "R-1"]);
+const soldPath = { params: { path: { orderId: sold.data.id } } };
+const correct = (body: components["schemas"]["OrderChange"]) =>
+  shop.PATCH("/store/orders/{orderId}", { ...soldPath, body });
+const corrected = await correct({ reference: "R-2", buyer: { contact: null } });
+assert.deepEqual([corrected.data?.reference, corrected.data?.buyer], ["R-2", { name: "Ada Moreno" }]);
+assert.equal((await correct({ buyer: null })).data?.buyer, undefined);
+await shop.POST("/store/orders/{orderId}/cancel", soldPath);
+expect(await correct({ reference: "R-3" }), 409, "order_not_changeable");
+
 const category = (categoryId: number, name: string) =>
   shop.PUT("/categories/{categoryId}", { params: { path: { categoryId } }, body: { name } });
 const dogs = await category(3, "Dogs");
