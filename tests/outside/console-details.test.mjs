@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, afterEach, before, test } from "node:test";
-import { caller, csv, launch, openConsole, openScreen } from "./console.mjs";
+import { artefacts, caller, csv, launch, openConsole, openScreen } from "./console.mjs";
 import { DIGITS } from "../../crates/api/src/console/js/price.js";
 import { startService } from "./harness.mjs";
 
@@ -61,6 +61,13 @@ test("an animal is added with all its details, shown, edited, and emptied", asyn
   await page.row("Biscuit").getByRole("cell", { name: "3 years", exact: true }).waitFor();
   await page.row("Biscuit").getByRole("cell", { name: "€1,450.00", exact: true }).waitFor();
   await page.inspect("details");
+  // On paper, only what is recorded.
+  await page.emulateMedia({ media: "print" });
+  await page.fits();
+  assert.ok(await page.panel.getByText("985 112 004 567 890").isVisible());
+  assert.equal(await page.getByRole("button").count() + await page.getByRole("textbox").count() + await page.getByRole("table").count(), 0);
+  await page.screenshot({ path: `${artefacts}/console-details-print.png`, fullPage: true });
+  await page.emulateMedia({ media: "screen" });
   const [pet] = await call("GET", "pets?microchip=985112004567890");
   const { id, ...members } = pet;
   assert.deepEqual(members, {
@@ -110,7 +117,7 @@ test("what is wrong is shown at its field", async () => {
   for (const price of ["12.345", "1,450", "1,450.00", "1 450"]) {
     await dialog.getByLabel("Price").fill(price);
     await page.keyboard.press("Enter");
-    await problemOf("Price", /Must be an amount such as 1450\.00, without separators of thousands\./);
+    await problemOf("Price", /Must be an amount such as 1450\.00, without thousands separators\./);
   }
   await dialog.getByLabel("Price").fill("12.34");
   assert.equal(await dialog.getByLabel("Price").getAttribute("aria-invalid"), null);
@@ -302,7 +309,7 @@ test("what is exported can be imported again", async () => {
   assert.deepEqual(pet, { name: "Came back", categoryId: 1, status: "available", ...more });
   await imports.button("Import another file").click();
   await imports.getByLabel("Choose a file").setInputFiles(csv("bad.csv", "name,category,price,currency\nA,Dogs,x,EUR\nB,Dogs,1,\n"));
-  await imports.getByText("Must be an amount such as 1450.00, without separators of thousands.").waitFor();
+  await imports.getByText("Must be an amount such as 1450.00, without thousands separators.").waitFor();
   await imports.getByText("The currency is missing.").waitFor();
   assert.deepEqual(imports.problems(), []);
   await imports.leave();

@@ -28,7 +28,7 @@ export async function openChip(chip = "") {
     const { addAnimal } = await load(import("./animal-form.js"));
     addAnimal({ microchip: chip }, ({ id }) => (location.hash = `#/animals/${id}`));
   };
-  const box = dialog("No animal has this chip", el("p.number", groupDigits(chip)),
+  const box = dialog("No animal has this chip", el("p.digits", groupDigits(chip)),
     el("div.actions", button("Add an animal with this chip", "primary", add), button("Cancel", "", () => box.close())));
   box.dataset.chip = chip;
 }

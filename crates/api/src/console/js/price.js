@@ -58,7 +58,7 @@ export function parsePrice(typed = "") {
   if (!text.trim()) return null;
   const amount = parseAmount(text, currency);
   if (amount === null) {
-    throw new ApiError(400, "", `price: Must be an amount such as ${decimal({ amount: 145_000, currency })}, without separators of thousands.`);
+    throw new ApiError(400, "", `price: Must be an amount such as ${decimal({ amount: 145_000, currency })}, without thousands separators.`);
   }
   return { amount, currency };
 }
