@@ -100,6 +100,9 @@ test("an unknown chip offers to add an animal, and the next scan is another chip
   await page.scan(CHIPS.Nine);
   await page.isOpen("Nine");
   await release();
+  // A dialog would be in the way.
+  await page.open("Orders");
+  await page.getByRole("heading", { name: "No open orders" }).waitFor();
   await page.scan("985000000000046");
   await unknown.getByText("985 000 000 000 046").waitFor();
   assert.equal(await page.locator("dialog").count(), 1);

@@ -87,7 +87,7 @@ export function formOf(label, content, action, other, explain = async () => unde
  */
 export function formDialog([title, label], content, action, explain) {
   const cancel = button("Cancel", "", () => box.close());
-  /** What was sent cannot be taken back, so the dialog stays until its outcome is known. */
+  /** A request cannot be taken back, so the dialog stays open until its outcome is known. */
   const lock = (locked = true) => {
     cancel.disabled = locked;
     box.setAttribute("closedby", locked ? "none" : "any");

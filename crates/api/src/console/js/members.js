@@ -9,7 +9,7 @@ import { parsePrice, typedPrice } from "./price.js";
 const orNull = (text) => (/\S/.test(text) ? text : null);
 
 /**
- * How a kind of member is typed into a form, and read from it as the API takes it. Others are the text itself.
+ * The kinds of members that are not just text: as they are typed into a form, and as the API takes them.
  * @type {Record<string, { typed?(value: any): string, parse?(text: string): any }>}
  */
 const KINDS = {
