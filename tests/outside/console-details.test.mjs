@@ -1,9 +1,10 @@
-// The console: what is recorded of animals and sales, and the chip scanner.
+// The console: what is recorded of animals and sales.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, afterEach, before, test } from "node:test";
-import { caller, csv, launch, openConsole, openScreen } from "./console.mjs";
+import { artefacts, caller, csv, launch, openConsole, openScreen } from "./console.mjs";
+import { DIGITS } from "../../crates/api/src/console/js/price.js";
 import { startService } from "./harness.mjs";
 
 let service, browser, key, call;
@@ -39,7 +40,7 @@ test("an animal is added with all its details, shown, edited, and emptied", asyn
   const fill = async (root, values) => {
     for (const [label, text] of Object.entries(values)) await root.getByLabel(label, { exact: true }).fill(text);
   };
-  await fill(dialog, { Name: "Biscuit", Breed: "Border Collie", Colour: "black", "Date of birth": yearsAgo(3), Chip: "985 112-004 567 890", Location: "Kennel 4", Price: "1,450.00" });
+  await fill(dialog, { Name: "Biscuit", Breed: "Border Collie", Colour: "black", "Date of birth": yearsAgo(3), Chip: "985 112-004 567 890", Location: "Kennel 4", Price: "1450,00" });
   await dialog.getByLabel("Sex").selectOption("female");
   await dialog.getByLabel("Currency").selectOption("EUR");
   // The usual fields and the buttons are on one screen.
@@ -56,10 +57,17 @@ test("an animal is added with all its details, shown, edited, and emptied", asyn
   await page.panel.getByRole("heading", { name: "Biscuit" }).waitFor();
   await page.panel.getByText("Bright.").waitFor();
   const born = `1 January ${yearsAgo(3).slice(0, 4)}`;
-  assert.deepEqual(await facts(page.panel), ["Breed: Border Collie", "Sex: female", `Age: 3 years born ${born}`, "Colour: black", "Price: €1,450.00", "Chip: 985 112 004 567 890", "Location: Kennel 4", "Acquired: 17 May 2024", "From: Hill Farm", "Address: Leeds", "Licence: LN/42", "litter: 2024-07", "pedigree: KC:1"]);
+  assert.deepEqual(await facts(page.panel), ["Breed: Border Collie", "Sex: female", `Age: 3 years born ${born}`, "Colour: black", "Chip: 985 112 004 567 890", "Price: €1,450.00", "Location: Kennel 4", "Acquired: 17 May 2024", "From: Hill Farm", "Address: Leeds", "Licence: LN/42", "litter: 2024-07", "pedigree: KC:1"]);
   await page.row("Biscuit").getByRole("cell", { name: "3 years", exact: true }).waitFor();
   await page.row("Biscuit").getByRole("cell", { name: "€1,450.00", exact: true }).waitFor();
   await page.inspect("details");
+  // On paper, only what is recorded.
+  await page.emulateMedia({ media: "print" });
+  await page.fits();
+  assert.ok(await page.panel.getByText("985 112 004 567 890").isVisible());
+  assert.equal(await page.getByRole("button").count() + await page.getByRole("textbox").count() + await page.getByRole("table").count(), 0);
+  await page.screenshot({ path: `${artefacts}/console-details-print.png`, fullPage: true });
+  await page.emulateMedia({ media: "screen" });
   const [pet] = await call("GET", "pets?microchip=985112004567890");
   const { id, ...members } = pet;
   assert.deepEqual(members, {
@@ -105,9 +113,12 @@ test("what is wrong is shown at its field", async () => {
     assert.match(described, text);
   };
   await dialog.getByLabel("Name").fill("Wrong");
-  await dialog.getByLabel("Price").fill("12.345");
-  await page.keyboard.press("Enter");
-  await problemOf("Price", /Must be an amount such as 450\.00\./);
+  // The comma may separate thousands.
+  for (const price of ["12.345", "1,450", "1,450.00", "1 450"]) {
+    await dialog.getByLabel("Price").fill(price);
+    await page.keyboard.press("Enter");
+    await problemOf("Price", /Must be an amount such as 1450\.00, without thousands separators\./);
+  }
   await dialog.getByLabel("Price").fill("12.34");
   assert.equal(await dialog.getByLabel("Price").getAttribute("aria-invalid"), null);
   await dialog.getByLabel("Chip").fill("12");
@@ -162,7 +173,7 @@ test("a sale takes one step, is corrected, and its buyer is erased", async () =>
   await page.open("Show the order");
   await page.panel.getByRole("heading", { name: `Order ${order.id}` }).waitFor();
   await page.panel.getByText("Ann Smith").waitFor();
-  assert.deepEqual(await facts(page.panel), ["Price: $400.00", "Buyer: Ann Smith", "Address: York", "Contact: ann@example.com", "Reference: R-1"]);
+  assert.deepEqual(await facts(page.panel), ["Price: $400.00", "Buyer: Ann Smith", "Contact: ann@example.com", "Address: York", "Reference: R-1"]);
   await page.inspect("order");
   await page.button("Correct…").click();
   await dialog.getByLabel("Price").fill("390");
@@ -207,50 +218,71 @@ test("an animal that somebody else reserves is not sold", async () => {
   await page.leave();
 });
 
-test("a scanned chip opens its animal, or offers to add one", async () => {
-  await addAnimal("Scanned", { microchip: "985000000000042" });
+test("other details are saved in any order and under any name", async () => {
+  const { id } = await addAnimal("Paired", { metadata: { litter: "1" } });
   const page = await open();
-  await page.live();
-  await page.keyboard.press("/");
-  await page.keyboard.type("985000000000042");
-  await page.keyboard.press("Enter");
-  await page.panel.getByRole("heading", { name: "Scanned" }).waitFor();
-  await page.row("Scanned").waitFor();
-  assert.equal(await page.getByLabel("Search by name").inputValue(), "");
+  const patches = [];
+  page.on("request", (request) => request.method() === "PATCH" && patches.push(request.postDataJSON()));
+  const save = async (text) => {
+    await page.edit();
+    const details = page.panel.getByLabel("Other details");
+    if (!(await details.isVisible())) await page.panel.getByText("Description, notes, origin and more").click();
+    await details.fill(text);
+    await page.button("Save changes").click();
+    await page.focused("button", "Edit");
+  };
+  await page.open("Paired");
+  await save("zebra: 1\nlitter: 1\napple: 2");
+  const metadata = async () => (await call("GET", `pets?id=${id}`))[0].metadata;
+  assert.deepEqual(await metadata(), { apple: "2", litter: "1", zebra: "1" });
+  // Each object inherits these names. An object literal would not have the last one.
+  await save("toString: 1\nconstructor: 2\n__proto__: 3");
+  assert.deepEqual(Object.entries(await metadata()), [["__proto__", "3"], ["constructor", "2"], ["toString", "1"]]);
+  assert.deepEqual(await facts(page.panel), ["__proto__: 3", "constructor: 2", "toString: 1"]);
+  await save("constructor: 2");
+  assert.deepEqual(Object.entries(await metadata()), [["constructor", "2"]]);
+  // Nothing is sent if nothing has changed. Each change before took an empty patch, and its own.
+  await save(" constructor: 2\n\n");
+  assert.deepEqual(patches.map((patch) => Object.keys(patch).length), [0, 1, 0, 1, 0, 1]);
 
-  // Anywhere: on another screen, and on a button, which is not pressed.
-  await page.open("Orders");
-  await page.getByRole("heading", { name: "Orders", level: 1 }).waitFor();
-  // As a scanner types: the keys arrive together, or with pauses.
-  const type = (text, pause = 0) => page.evaluate(({ keys, pause }) => {
-    const { now } = Date;
-    let time = now();
-    Date.now = () => (time += pause);
-    for (const key of keys) document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-    Date.now = now;
-  }, { keys: [...text, "Enter"], pause });
-  await page.button("Completed").focus();
-  await type("985000000000042");
-  await page.waitForURL(/#\/animals\/\d+$/);
-  await page.panel.getByRole("heading", { name: "Scanned" }).waitFor();
-  // Slowly typed digits are not a scan.
-  await page.open("Orders");
-  await page.getByRole("heading", { name: "Orders", level: 1 }).waitFor();
-  await type("985000000000042", 1000);
-  assert.match(page.url(), /#\/orders$/);
-
-  await type("985000000000043");
-  const dialog = page.getByRole("dialog", { name: "No animal has this chip" });
-  await dialog.getByText("985 000 000 000 043").waitFor();
-  await page.isAccessible();
-  await dialog.getByRole("button", { name: "Add an animal with this chip" }).click();
-  const form = page.getByRole("dialog", { name: "Add animal" });
-  assert.equal(await form.getByLabel("Chip").inputValue(), "985000000000043");
-  await form.getByLabel("Name").fill("Stray");
-  await page.keyboard.press("Enter");
-  await page.panel.getByRole("heading", { name: "Stray" }).waitFor();
-  assert.deepEqual(page.problems(), []);
+  // Somebody who changes the animal all the time.
+  await page.edit();
+  await page.panel.getByLabel("Name").fill("Mine");
+  let round = 0;
+  await page.route(`**/v1/pets/${id}`, async (route) => {
+    if (route.request().headers()["if-match"]) await call("PATCH", `pets/${id}`, { location: `K${++round}` });
+    await route.continue();
+  });
+  await page.button("Save changes").click();
+  await page.panel.getByText("Others are changing this animal right now. Try again.").waitFor();
+  await page.unrouteAll();
+  await page.button("Save changes").click();
+  await page.row("Mine").waitFor();
+  assert.deepEqual(page.problems(/status of 412/), []);
   await page.leave();
+});
+
+test("each currency of the contract is offered, with the digits of the service", async () => {
+  const contract = await (await fetch(`${service.address}/v1/openapi.json`)).json();
+  assert.deepEqual([...DIGITS.keys()].sort(), contract.components.schemas.Currency.enum);
+  const source = readFileSync("../../crates/domain/src/price.rs", "utf8");
+  const codes = (name) => source.match(new RegExp(`const ${name}: &str = "([^"]*)"`))[1].match(/[A-Z]{3}/g);
+  const digits = { NO_DIGITS: 0, TWO_DIGITS: 2, THREE_DIGITS: 3 };
+  const all = Object.entries(digits).flatMap(([name, digits]) => codes(name).map((code) => [code, digits]));
+  assert.deepEqual([...DIGITS].sort(), all.sort());
+});
+
+test("the first currency is that of the region", async () => {
+  const regions = [["bg-BG", "EUR"], ["de", "EUR"], ["en-GB", "GBP"], ["eo", "USD"], ["en-US", "USD", "en-US@posix"], ["en-US", "USD", ""]];
+  for (const [locale, currency, language] of regions) {
+    const page = await open({ locale });
+    if (language !== undefined) await page.evaluate((value) => Object.defineProperty(navigator, "language", { value }), language);
+    await page.live();
+    await page.keyboard.press("n");
+    assert.equal(await page.getByRole("dialog").getByLabel("Currency").inputValue(), currency, locale);
+    assert.deepEqual(page.problems(), []);
+    await page.leave();
+  }
 });
 
 test("what is exported can be imported again", async () => {
@@ -264,7 +296,7 @@ test("what is exported can be imported again", async () => {
   await page.getByText("1 animal", { exact: true }).waitFor();
   const [saved] = await Promise.all([page.waitForEvent("download"), page.button("Export").click()]);
   const text = readFileSync(await saved.path(), "utf8");
-  assert.match(text, /,source\.licence,metadata\.a-b,metadata\.litter\r\n\d+,Round trip,1,Dogs,available,'=Collie,male,2025-02-03,red,123456789,450\.50,EUR,"a\nb",x;'-1,K,2025-04-05,Farm,,7,2,1\r\n$/);
+  assert.match(text, /,acquiredOn,source\.name,source\.licence,metadata\.a-b,metadata\.litter\r\n\d+,Round trip,1,Dogs,available,'=Collie,male,2025-02-03,red,123456789,450\.50,EUR,"a\nb",x;'-1,K,2025-04-05,Farm,7,2,1\r\n$/);
   assert.deepEqual(page.problems(/blob:/), []);
   await page.leave();
 
@@ -277,7 +309,7 @@ test("what is exported can be imported again", async () => {
   assert.deepEqual(pet, { name: "Came back", categoryId: 1, status: "available", ...more });
   await imports.button("Import another file").click();
   await imports.getByLabel("Choose a file").setInputFiles(csv("bad.csv", "name,category,price,currency\nA,Dogs,x,EUR\nB,Dogs,1,\n"));
-  await imports.getByText("Must be an amount such as 450.00.").waitFor();
+  await imports.getByText("Must be an amount such as 1450.00, without thousands separators.").waitFor();
   await imports.getByText("The currency is missing.").waitFor();
   assert.deepEqual(imports.problems(), []);
   await imports.leave();

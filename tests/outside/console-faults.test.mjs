@@ -315,7 +315,7 @@ test("PostgreSQL: each of the other screens", async () => {
   await page.getByLabel("Search by name").fill("imp");
   await page.getByText("1 animal", { exact: true }).waitFor();
   const [saved] = await Promise.all([page.waitForEvent("download"), page.button("Export").click()]);
-  assert.match(readFileSync(await saved.path(), "utf8"), /^\uFEFFid,name,categoryId,category,status,breed,.*,source\.licence\r\n\d+,Imported,2,Dogs,sold,{14}\r\n$/);
+  assert.match(readFileSync(await saved.path(), "utf8"), /^\uFEFFid,name,categoryId,category,status\r\n\d+,Imported,2,Dogs,sold\r\n$/);
   assert.deepEqual(page.problems(/blob:/), []);
   await page.leave();
 });

@@ -29,8 +29,8 @@ export const caller = (address, key) => async (method, path, body) => {
 
 // Opens the console with a key, and records errors, exceptions, violations of the policy
 // and requests to other origins as problems.
-export async function openConsole(browser, address, key, { width = 1440, height = 900, dark = false } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
+export async function openConsole(browser, address, key, { width = 1440, height = 900, dark = false, locale } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce", locale });
   const page = await context.newPage();
   page.setDefaultTimeout(20_000);
   const problems = [];
@@ -88,14 +88,30 @@ export async function openConsole(browser, address, key, { width = 1440, height 
       }
       assert.fail(`not within a minute: ${condition}`);
     },
+    // Types digits and Enter with real key events. The pause between two keys is that of the
+    // events, however busy this machine is.
+    async scan(digits, pause = 10) {
+      const session = await context.newCDPSession(page);
+      let timestamp = Date.now() / 1000;
+      for (const key of [...digits, "Enter"]) {
+        const code = key === "Enter" ? key : `Digit${key}`;
+        const text = key === "Enter" ? "\r" : key;
+        const event = { key, code, windowsVirtualKeyCode: text.charCodeAt(0), timestamp: (timestamp += pause / 1000) };
+        await session.send("Input.dispatchKeyEvent", { ...event, type: "keyDown", text });
+        await session.send("Input.dispatchKeyEvent", { ...event, type: "keyUp" });
+      }
+      await session.detach();
+    },
     // Looks at it on a desktop and on a phone, light and dark.
     async inspect(name) {
-      for (const [device, size, colorScheme] of [["desktop", { width: 1440, height: 900 }, "light"], ["phone", { width: 390, height: 844 }, "dark"]]) {
+      for (const [device, size] of [["desktop", { width: 1440, height: 900 }], ["phone", { width: 390, height: 844 }]]) {
         await page.setViewportSize(size);
-        await page.emulateMedia({ colorScheme });
-        await page.isAccessible();
-        await page.fits();
-        await page.screenshot({ path: `${artefacts}/console-${name}-${device}.png` });
+        for (const colorScheme of ["light", "dark"]) {
+          await page.emulateMedia({ colorScheme });
+          await page.isAccessible();
+          await page.fits();
+          await page.screenshot({ path: `${artefacts}/console-${name}-${device}-${colorScheme}.png` });
+        }
       }
       await page.setViewportSize({ width: 1440, height: 900 });
       await page.emulateMedia({ colorScheme: "light" });

@@ -1,6 +1,7 @@
 // Types of the console, for the type checker and its readers; not part of the page.
 
 import type { ApiError } from "./js/api.js";
+import type { animal, sale } from "./js/members.js";
 
 /** Numbers beyond 2^53 are read as `bigint`. */
 export type Int64 = number | bigint;
@@ -116,12 +117,26 @@ export type ListOptions<Item> = {
   foot(count: number, isLast: boolean): Child;
 };
 
-/** The fields of an animal as a form has them: all are text, and what is not set is "". */
-export type Values = Record<"name" | "categoryId" | "status" | "breed" | "color" | "sex" | "birthDate" | "microchip"
-  | "location" | "price" | "description" | "notes" | "acquiredOn" | "source.name" | "source.address" | "source.licence"
-  | "metadata", string>;
-/** The fields of a sale, likewise. */
-export type SaleValues = Record<"price" | "reference" | "buyer.name" | "buyer.address" | "buyer.contact", string>;
+/** The declaration of a member. */
+export type Member = {
+  label: string;
+  /** A line of text, if absent. */
+  kind?: "id" | "choice" | "date" | "birth" | "chip" | "price" | "lines" | "pairs";
+  /** The label in a panel, if it is another one. */
+  short?: string;
+  /** The heading in a panel; "head": the member is part of the panel's own heading. */
+  section?: string;
+  /** The maximum length, if it is not 100. */
+  max?: number;
+  required?: boolean;
+  placeholder?: string;
+  /** The values of a choice, with their texts. */
+  choices?: Record<string, string>;
+};
+/** A control of a form, or several that have one value. */
+export type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement | { element: HTMLElement; value: string };
+export type Values = typeof animal.noValues;
+export type SaleValues = typeof sale.noValues;
 
 /** A row of a spreadsheet, and the line it begins at. */
 export type Row = { line: number; cells: string[] };

@@ -1,47 +1,43 @@
-// What is recorded of an animal or a sale, as a person reads it: only what is set.
+// Details of an animal or a sale, as a person reads them: only what is set.
 
-import { groupDigits } from "./chip.js";
 import { el } from "./dom.js";
+import { animal, sale, valueAt } from "./members.js";
 import { formatPrice } from "./price.js";
 import { ageOf, dateOf } from "./times.js";
 
-/** @import { Child, Order, Pet } from "../types" */
+/** @import { Child, Member, Order, Pet } from "../types" */
 
-/** @param {Record<string, Child>} all */
-export function facts(all) {
-  const shown = Object.entries(all).filter(([, value]) => value);
-  return shown.length > 0 && el("dl.facts", shown.map(([label, value]) => el("div", el("dt", label), el("dd", value || ""))));
+/** "985 112 004 567 890". */
+export const groupDigits = (chip = "") => chip.match(/.{1,3}/g)?.join(" ") ?? "";
+
+/** @type {Record<string, (value: any) => Child>} */
+const SHOWN = {
+  birth: (date) => el("span", ageOf(date), el("small.muted", ` born ${dateOf(date)}`)),
+  date: dateOf,
+  chip: (chip) => el("span.digits", groupDigits(chip)),
+  price: (price) => el("b", formatPrice(price)),
+};
+
+/** @param {[string, Child][]} all */
+const facts = (all) => el("dl.facts", all.map(([label, value]) => el("div", el("dt", label), el("dd", value || ""))));
+
+/** @param {[string, Member][]} members @param {object} resource @returns {Child[]} */
+function detailsOf(members, resource) {
+  const set = members.map(([path, member]) => ({ ...member, value: valueAt(resource, path) }))
+    .filter(({ section, value }) => section !== "head" && value !== undefined);
+  return [...Map.groupBy(set, ({ section = "" }) => section)].flatMap(([title, some]) => {
+    const [{ kind, value }] = some;
+    return [
+      title && el("h4", title),
+      kind === "lines" ? el("p.lines", value)
+        : kind === "pairs" ? facts(Object.entries(value))
+        : facts(some.map(({ label, short = label, kind = "", value }) => [short, SHOWN[kind]?.(value) ?? value])),
+    ];
+  });
 }
 
-/** @param {string} title @param {Child} content */
-const section = (title, content) => (content ? [el("h4", title), content] : []);
-
-/** @param {Pet} pet @returns {Child[]} */
-export function animalDetails({ breed, sex, birthDate, color, price, microchip, location, source, acquiredOn, ...pet }) {
-  /** @param {string | undefined} text */
-  const lines = (text) => text && el("p.lines", text);
-  return [
-    facts({
-      Breed: breed,
-      Sex: sex,
-      Age: birthDate && el("span", ageOf(birthDate), el("small.muted", ` born ${dateOf(birthDate)}`)),
-      Colour: color,
-      Price: price && el("b", formatPrice(price)),
-      Chip: microchip && el("span.digits", groupDigits(microchip)),
-      Location: location,
-    }),
-    ...section("Description", lines(pet.description)),
-    ...section("Notes for staff", lines(pet.notes)),
-    ...section("Origin", facts({ Acquired: acquiredOn && dateOf(acquiredOn), From: source?.name, Address: source?.address, Licence: source?.licence })),
-    ...section("Other details", facts(pet.metadata ?? {})),
-  ];
-}
+/** @param {Partial<Pet>} pet */
+export const animalDetails = (pet) => detailsOf(animal.members, pet);
 
 /** @param {Order} order */
-export const saleDetails = ({ price, buyer, reference }) => facts({
-  Price: price && el("b", formatPrice(price)),
-  Buyer: buyer?.name,
-  Address: buyer?.address,
-  Contact: buyer?.contact,
-  Reference: reference,
-});
+export const saleDetails = (order) => detailsOf(sale.members, order);

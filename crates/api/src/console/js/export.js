@@ -1,44 +1,48 @@
-// Saves the animals of a filter as CSV, as `petstore export` writes them.
+// Saves the animals of a filter as CSV, with the columns and cells of `petstore export`.
 
 import { get } from "./api.js";
 import { escapeFormula, saveCsv } from "./csv.js";
 import { count } from "./format.js";
+import { animal, valueAt } from "./members.js";
 import { names } from "./names.js";
 import { decimal } from "./price.js";
 
 /** @import { Pet, Result } from "../types" */
 
+/** The columns that every table has. Others are left out if no animal has a value. */
+const REQUIRED = ["id", "name", "categoryId", "category", "status"];
+
 /** @param {string} path the list @param {(text: string) => void} progress */
 export async function exportAnimals(path, progress) {
   await names.loadCategories();
-  /** @type {Pet[]} */
-  const pets = [];
+  /** @type {Record<string, string>[]} */
+  const rows = [];
   for (let next = path; next;) {
     /** @type {Result} */
     const page = await get(next);
-    pets.push(...page.data);
+    rows.push(...page.data.map(cellsOf));
     next = page.next ? `pets${page.next}` : "";
-    progress(count(pets.length));
+    progress(count(rows.length));
   }
-  const keys = [...new Set(pets.flatMap(({ metadata }) => Object.keys(metadata ?? {})))].sort();
-  saveCsv("animals.csv", [
-    ["id", "name", "categoryId", "category", "status", ...COLUMNS, ...keys.map((key) => `metadata.${key}`)],
-    ...pets.map((pet) => cellsOf(pet, keys)),
-  ]);
+  const used = new Set(REQUIRED);
+  for (const cells of rows) for (const column of Object.keys(cells)) used.add(column);
+  const keys = [...used].filter((column) => column.startsWith("metadata.")).sort();
+  const all = animal.members.flatMap(([name, { kind }]) =>
+    kind === "pairs" ? keys : kind === "price" ? [name, "currency"] : kind === "id" ? [name, "category"] : [name]);
+  const columns = ["id", ...all].filter((column) => used.has(column));
+  saveCsv("animals.csv", [columns, ...rows.map((cells) => columns.map((column) => cells[column] ?? ""))]);
 }
 
-/** The columns of the members that an animal may have, in the order of the service. */
-const COLUMNS = ["breed", "sex", "birthDate", "color", "microchip", "price", "currency", "description", "notes", "location",
-  "acquiredOn", "source.name", "source.address", "source.licence"];
-
-/** @param {Pet} pet @param {string[]} keys of the metadata */
-function cellsOf(pet, keys) {
-  const { id, name, categoryId, status = "", sex = "", birthDate = "", microchip = "", price, acquiredOn = "", source } = pet;
-  const texts = (/** @type {(string | undefined)[]} */ ...all) => all.map((text) => escapeFormula(text ?? ""));
-  return [
-    String(id), escapeFormula(name), String(categoryId), escapeFormula(names.categories.get(String(categoryId)) ?? ""), status,
-    ...texts(pet.breed), sex, birthDate, ...texts(pet.color), microchip, price ? decimal(price) : "", price?.currency ?? "",
-    ...texts(pet.description, pet.notes, pet.location), acquiredOn,
-    ...texts(source?.name, source?.address, source?.licence, ...keys.map((key) => pet.metadata?.[key])),
-  ];
+/** The cells that have a value, by column. @param {Pet} pet */
+function cellsOf(pet) {
+  /** @type {Record<string, string>} */
+  const cells = { id: String(pet.id), category: escapeFormula(names.categories.get(String(pet.categoryId)) ?? "") };
+  for (const [path, { kind }] of animal.members) {
+    const value = valueAt(pet, path);
+    if (value === undefined) continue;
+    if (kind === "price") [cells[path], cells.currency] = [decimal(value), value.currency];
+    else if (kind === "pairs") for (const [key, text] of Object.entries(value)) cells[`${path}.${key}`] = escapeFormula(text);
+    else cells[path] = !kind || kind === "lines" ? escapeFormula(value) : String(value);
+  }
+  return cells;
 }

@@ -6,12 +6,13 @@ import { button, el } from "./dom.js";
 /** @import { ApiError } from "./api.js" */
 /** @import { Action, Child, Content } from "../types" */
 
-let controls = 0;
+let ids = 0;
 
 /** A control with its label, and perhaps a hint. @param {string} label @param {HTMLElement} content @param {HTMLElement} [hint] */
 export function field(label, content, hint) {
-  const control = content.matches("input, select, textarea") ? content : content.querySelector("input") ?? content;
-  control.id ||= `control-${++controls}`;
+  const controls = "input, select, textarea";
+  const control = content.matches(controls) ? content : /** @type {HTMLElement} */ (content.querySelector(controls) ?? content);
+  control.id ||= `control-${++ids}`;
   if (hint) {
     hint.id = `${control.id}-hint`;
     control.setAttribute("aria-describedby", hint.id);
@@ -78,18 +79,31 @@ export function formOf(label, content, action, other, explain = async () => unde
 }
 
 /**
- * A dialog with a form. It closes when the action is done.
+ * A dialog with a form. It closes when the action is done, and not before.
  * @param {[title: string, label: string]} texts
  * @param {Content[]} content
  * @param {Action} action
  * @param {(error: ApiError) => Promise<Child[] | undefined>} [explain]
  */
 export function formDialog([title, label], content, action, explain) {
+  const cancel = button("Cancel", "", () => box.close());
+  /** A request cannot be taken back, so the dialog stays open until its outcome is known. */
+  const lock = (locked = true) => {
+    cancel.disabled = locked;
+    box.setAttribute("closedby", locked ? "none" : "any");
+  };
   const form = formOf(label, content, async () => {
-    await action();
-    box.close();
-  }, button("Cancel", "", () => box.close()), explain);
+    lock();
+    try {
+      await action();
+      box.close();
+    } finally {
+      lock(false);
+    }
+  }, cancel, explain);
   const box = dialog(title, form);
+  // In browsers that do not know `closedby`.
+  box.addEventListener("cancel", (event) => cancel.disabled && event.preventDefault());
   return box;
 }
 

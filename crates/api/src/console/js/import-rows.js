@@ -4,48 +4,52 @@ import { ApiError } from "./api.js";
 import { sentenceOf } from "./app.js";
 import { unescapeFormula } from "./csv.js";
 import { stringify } from "./json.js";
-import { FIELDS, NO_VALUES, changes } from "./members.js";
+import { animal, mergePatch, nest } from "./members.js";
 import { fold } from "./names.js";
+import { parsePrice } from "./price.js";
 
-/** @import { Columns, MoreColumns, PetRow, Row, Values } from "../types" */
+/** @import { Columns, MoreColumns, PetRow, Row } from "../types" */
 
 /** @type {Record<keyof Columns, string>} */
 export const COLUMNS = { name: "Name", category: "Category name", categoryId: "Category number", status: "Status" };
 const LIMIT = 2n ** 63n;
 
+/** Case, blanks and punctuation of a header do not matter. */
+const plain = (header = "") => header.replace(/[^a-z0-9]/gi, "").toLowerCase();
+
 /** @param {string[]} header */
 export function findColumns(header) {
-  const names = header.map((cell) => cell.replace(/[^a-z0-9]/gi, "").toLowerCase());
-  const columns = Object.keys(COLUMNS).map((column) => [column, names.indexOf(column.toLowerCase())]);
+  const names = header.map(plain);
+  const columns = Object.keys(COLUMNS).map((column) => [column, names.indexOf(plain(column))]);
   return /** @type {Columns} */ (Object.fromEntries(columns));
 }
 
-/** The other members that the header names, in any case; keys of the metadata are as they are. @param {string[]} header */
+/** The other members that the header names; keys of the metadata are taken as they are. @param {string[]} header */
 export function findMore(header) {
-  const known = new Map([...FIELDS, "currency"].map((name) => [name.toLowerCase(), name]));
-  const found = header.map((cell, at) => {
-    const [name, key] = [known.get(cell.trim().toLowerCase()), cell.trim().match(/^metadata\.([\w-]+)$/i)?.[1]];
-    return [key ? `metadata.${key}` : (name ?? ""), at];
-  });
-  const rest = found.filter(([name]) => name && name !== "metadata" && !(name in COLUMNS));
-  return /** @type {MoreColumns} */ (Object.fromEntries(rest.reverse()));
+  const known = new Map([...animal.names, "currency"].map((name) => [plain(name), name]));
+  for (const name of ["metadata", ...Object.keys(COLUMNS)]) known.delete(plain(name));
+  /** @type {MoreColumns} */
+  const columns = {};
+  for (const [at, cell] of header.entries()) {
+    const key = cell.trim().match(/^metadata\.(.*)$/i)?.[1];
+    const name = key === undefined ? known.get(plain(cell)) : `metadata.${key}`;
+    if (name && name in columns) throw new Error(`More than one column is “${name}”.`);
+    if (name) columns[name] = at;
+  }
+  return columns;
 }
 
-/** The other members of an animal. @param {string[]} cells @param {MoreColumns} more @returns {Partial<Values>} */
+/** The other members of an animal. Free text is taken as it is. @param {string[]} cells @param {MoreColumns} more */
 function readMore(cells, more) {
-  const texts = Object.entries(more).map(([name, at]) => {
-    const cell = unescapeFormula(cells[at] ?? "");
-    return [name, ["description", "notes"].includes(name) ? cell : cell.trim()];
-  });
-  const { price = "", currency = "", ...values } = Object.fromEntries(texts);
-  const pairs = texts.filter(([name, text]) => name.startsWith("metadata.") && text);
+  const { price = "", currency = "", ...texts } = Object.fromEntries(
+    Object.entries(more).map(([name, at]) => [name, cells[at] ?? ""]).filter(([, text]) => text.trim()));
   if (price && !currency) throw new ApiError(400, "", "price: The currency is missing.");
-  return {
-    ...values,
-    ...(values.sex && { sex: values.sex.toLowerCase() }),
-    ...(price && { price: `${price} ${currency.toUpperCase()}` }),
-    metadata: pairs.map(([name, text]) => `${name.slice("metadata.".length)}: ${text}`).join("\n"),
-  };
+  const kinds = new Map(animal.members.map(([name, { kind }]) => [/** @type {string} */ (name), kind]));
+  const values = Object.entries(texts).map(([name, text]) => {
+    const kind = kinds.get(name);
+    return [name, !kind || kind === "lines" ? unescapeFormula(text) : kind === "choice" ? text.trim().toLowerCase() : text.trim()];
+  });
+  return nest({ ...Object.fromEntries(values), price: parsePrice(price && `${price} ${currency.trim().toUpperCase()}`) });
 }
 
 /**
@@ -75,7 +79,7 @@ export function readPet({ line, cells }, columns, more, ids, width) {
   ];
   let pet = null;
   try {
-    if (!problems.join("")) pet = changes({ ...NO_VALUES, ...readMore(cells, more), name, categoryId: String(BigInt(id)), status });
+    if (!problems.join("")) pet = mergePatch({ name, categoryId: BigInt(id), status: status || null, ...readMore(cells, more) }, {});
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     problems[0] = sentenceOf(error.message);

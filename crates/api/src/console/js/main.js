@@ -1,10 +1,11 @@
 // The shell: signing in and out, navigation, the live indicator, the keyboard.
 
 import { api } from "./api.js";
-import { load, message, setOnline, showFailure, toast } from "./app.js";
+import { load, setOnline, showFailure } from "./app.js";
 import { byId, controls, el, fill } from "./dom.js";
 import { ago } from "./format.js";
 import { names } from "./names.js";
+import { scan } from "./scanner.js";
 import { can, canSee, explain, key, signIn, signOut, takeKey } from "./session.js";
 import { follow } from "./stream.js";
 
@@ -19,9 +20,6 @@ const SCREENS = {
   webhooks: { scopes: ["webhooks:read"], module: () => import("./screens/webhooks.js") },
   import: { scopes: ["pets:write"], module: () => import("./screens/import.js") },
 };
-
-/** A scanner types faster than a person: the longest pause between two of its keys, in milliseconds. */
-const SCAN_GAP = 300;
 
 const root = byId("screen");
 const links = /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("nav a"));
@@ -151,18 +149,7 @@ byId("sign-in").addEventListener("submit", async (/** @type {Event} */ event) =>
 byId("sign-out").addEventListener("click", () => signOut());
 // A link with a key can be opened in a tab that is signed in.
 addEventListener("hashchange", () => (location.hash.startsWith("#key=") ? location.reload() : open()));
-/** The digits that were typed where there is no field, and when the last one was. */
-let scanned = { digits: "", time: 0 };
-
-/** Takes a key of a chip scanner: digits in quick succession, and Enter. Returns whether that ends a chip. */
-function scan(key = "") {
-  const { digits, time } = scanned;
-  const recent = Date.now() - time < SCAN_GAP ? digits : "";
-  scanned = { digits: /^\d$/.test(key) ? recent + key : "", time: Date.now() };
-  if (key !== "Enter" || recent.length < 9 || !can("pets:read")) return false;
-  load(import("./chip.js")).then(({ openChip }) => openChip(recent)).catch((error) => toast(message(error), "danger"));
-  return true;
-}
+document.addEventListener("keydown", (event) => root.hidden || scan(event), true);
 
 document.addEventListener("keydown", (event) => {
   const { key, repeat } = event;
@@ -172,7 +159,6 @@ document.addEventListener("keydown", (event) => {
   if (repeat && key === "Enter") return event.preventDefault();
   if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
   const isSearch = target.matches("[data-search]");
-  if (!root.hidden && !target.matches("input, select, textarea") && scan(key)) return event.preventDefault();
   if (target.matches("input, select, textarea") && key !== "Escape" && !(isSearch && key === "ArrowDown")) return;
   if (key === "n") find("[data-new]")?.click();
   else if (key === "e" && find("[data-edit]")?.checkVisibility()) find("[data-edit]")?.click();

@@ -1,126 +1,122 @@
-// The members of animals and sales: as text in the fields of a form, and as the API takes them.
+// The members of animals and sales. Each is declared once: forms, panels, conflicts, export and import follow from this.
 
 import { ApiError } from "./api.js";
 import { parsePrice, typedPrice } from "./price.js";
 
-/** @import { Order, Pet, SaleValues, Values } from "../types" */
+/** @import { Member } from "../types" */
 
-/** @type {Values} */
-export const LABELS = {
-  name: "Name", categoryId: "Category", status: "Status", breed: "Breed", color: "Colour", sex: "Sex",
-  birthDate: "Date of birth", microchip: "Chip", location: "Location", price: "Price", description: "Description",
-  notes: "Notes", acquiredOn: "Acquired on", "source.name": "Acquired from", "source.address": "Their address",
-  "source.licence": "Their licence", metadata: "Other details",
-};
-export const FIELDS = /** @type {(keyof Values)[]} */ (Object.keys(LABELS));
-export const NO_VALUES = /** @type {Values} */ (Object.fromEntries(FIELDS.map((name) => [name, ""])));
-
-/** @type {SaleValues} */
-export const SALE_LABELS = {
-  price: "Price", "buyer.name": "Buyer", "buyer.contact": "Phone or email", "buyer.address": "Address", reference: "Reference",
-};
-export const SALE_FIELDS = /** @type {(keyof SaleValues)[]} */ (Object.keys(SALE_LABELS));
-
-/** Text of several lines, as a field has it. @param {string | null} [text] */
-const lines = (text) => (text ?? "").replace(/\r\n?/g, "\n");
 /** @param {string} text */
 const orNull = (text) => (/\S/.test(text) ? text : null);
 
-/** @param {Pick<Pet, "name" | "categoryId"> & Partial<Pet>} pet @returns {Values} */
-export const valuesOf = (pet) => ({
-  name: pet.name,
-  categoryId: String(pet.categoryId),
-  status: pet.status ?? "",
-  breed: pet.breed ?? "",
-  color: pet.color ?? "",
-  sex: pet.sex ?? "",
-  birthDate: pet.birthDate ?? "",
-  microchip: pet.microchip ?? "",
-  location: pet.location ?? "",
-  price: typedPrice(pet.price),
-  description: lines(pet.description),
-  notes: lines(pet.notes),
-  acquiredOn: pet.acquiredOn ?? "",
-  "source.name": pet.source?.name ?? "",
-  "source.address": pet.source?.address ?? "",
-  "source.licence": pet.source?.licence ?? "",
-  metadata: Object.entries(pet.metadata ?? {}).map(([key, value]) => `${key}: ${value}`).join("\n"),
+/**
+ * The kinds of members that are not just text: as they are typed into a form, and as the API takes them.
+ * @type {Record<string, { typed?(value: any): string, parse?(text: string): any }>}
+ */
+const KINDS = {
+  id: { typed: String, parse: (text) => /\d/.test(text) && BigInt(text) },
+  lines: { typed: (text) => text.replace(/\r\n?/g, "\n") },
+  chip: { parse: (text) => orNull(text.replace(/[\s-]/g, "")) },
+  price: { typed: typedPrice, parse: parsePrice },
+  // Sorted, as the service does.
+  pairs: { typed: (pairs) => Object.entries(pairs).map(([key, text]) => `${key}: ${text}`).sort().join("\n"), parse: pairsOf },
+};
+
+/** In the order of the service. The first part of the form has those without a section, and those of the head. */
+export const animal = recordOf({
+  name: { label: "Name", max: 255, required: true, section: "head" },
+  categoryId: { label: "Category", kind: "id", section: "head" },
+  status: { label: "Status", kind: "choice", section: "head", choices: { available: "available", pending: "pending", sold: "sold", "": "no status" } },
+  breed: { label: "Breed" },
+  sex: { label: "Sex", kind: "choice", choices: { "": "–", female: "female", male: "male", unknown: "unknown" } },
+  birthDate: { label: "Date of birth", kind: "birth", short: "Age" },
+  color: { label: "Colour" },
+  microchip: { label: "Chip", kind: "chip", placeholder: "9, 10 or 15 digits" },
+  price: { label: "Price", kind: "price" },
+  description: { label: "Description", kind: "lines", section: "Description", placeholder: "For customers" },
+  notes: { label: "Notes", kind: "lines", section: "Notes for staff", placeholder: "For staff only" },
+  location: { label: "Location", placeholder: "Such as Kennel 4" },
+  acquiredOn: { label: "Acquired on", kind: "date", section: "Origin", short: "Acquired" },
+  "source.name": { label: "Acquired from", max: 200, section: "Origin", short: "From" },
+  "source.address": { label: "Their address", max: 200, section: "Origin", short: "Address" },
+  "source.licence": { label: "Their licence", max: 200, section: "Origin", short: "Licence" },
+  metadata: { label: "Other details", kind: "pairs", section: "Other details", placeholder: "One per line, such as litter: 2026-07" },
 });
 
-/** @param {Values} values @returns {Record<string, any>} null: not set */
-const membersOf = (values) => ({
-  name: values.name,
-  categoryId: /\d/.test(values.categoryId) && BigInt(values.categoryId),
-  status: orNull(values.status),
-  breed: orNull(values.breed),
-  color: orNull(values.color),
-  sex: orNull(values.sex),
-  birthDate: orNull(values.birthDate),
-  microchip: orNull(values.microchip.replace(/[\s-]/g, "")),
-  location: orNull(values.location),
-  price: parsePrice(values.price),
-  description: orNull(values.description),
-  notes: orNull(values.notes),
-  acquiredOn: orNull(values.acquiredOn),
-  source: objectOf({ name: values["source.name"], address: values["source.address"], licence: values["source.licence"] }),
-  metadata: objectOf(pairsOf(values.metadata)),
+export const sale = recordOf({
+  price: { label: "Price", kind: "price" },
+  "buyer.name": { label: "Buyer", max: 200 },
+  "buyer.contact": { label: "Phone or email", max: 200, short: "Contact" },
+  "buyer.address": { label: "Address", max: 200 },
+  reference: { label: "Reference", placeholder: "Receipt number" },
 });
 
-/** The members that have text; null: none has. @param {Record<string, string>} all */
-function objectOf(all) {
-  const members = Object.entries(all).filter(([, text]) => orNull(text));
-  return members.length ? Object.fromEntries(members) : null;
+/** The values of a record as a form has them are text; what is not set is "". @template {string} Name @param {Record<Name, Member>} members */
+function recordOf(members) {
+  const names = /** @type {Name[]} */ (Object.keys(members));
+  /** @template T @param {(name: Name, member: Member) => T} what */
+  const each = (what) => /** @type {Record<Name, T>} */ (Object.fromEntries(names.map((name) => [name, what(name, members[name])])));
+  /** @param {Record<Name, string>} values */
+  const membersOf = (values) => nest(each((name, { kind = "", required }) =>
+    required ? values[name] : (KINDS[kind]?.parse ?? orNull)(values[name])));
+  /** @param {object} resource */
+  const valuesOf = (resource) => each((name, { kind = "" }) => {
+    const value = valueAt(resource, name) ?? null;
+    return value === null ? "" : (KINDS[kind]?.typed?.(value) ?? /** @type {string} */ (value));
+  });
+  return {
+    names,
+    members: /** @type {[Name, Member][]} */ (Object.entries(members)),
+    label: (/** @type {Name} */ name) => members[name].label,
+    valuesOf,
+    noValues: valuesOf({}),
+    /** The values as they are when they are saved and read again. @param {Record<Name, string>} values */
+    normalise: (values) => valuesOf(membersOf(values)),
+    /** The members that differ, as the API takes them. @param {Record<Name, string>} after @param {Record<Name, string>} [before] */
+    changes: (after, before) => mergePatch(membersOf(after), before ? membersOf(before) : {}),
+  };
+}
+
+/** A member by its path, such as `source.name`. @param {any} resource @param {string} path */
+export function valueAt(resource, path) {
+  return path.split(".").reduce((object, name) => object?.[name], resource);
+}
+
+/** Puts members such as `source.name` into their object, which is null if it has none. @param {Record<string, any>} flat */
+export function nest(flat) {
+  /** @type {Record<string, any>} */
+  const all = {};
+  for (const [path, value] of Object.entries(flat)) {
+    const [, name, inner] = path.match(/^([^.]*)\.?(.*)$/s) ?? [];
+    if (!inner) all[name] = value;
+    else all[name] = value === null ? (all[name] ?? null) : { ...all[name], [inner]: value };
+  }
+  return all;
 }
 
 /** Reads lines such as "litter: 2026-07". */
 function pairsOf(text = "") {
-  return Object.fromEntries(text.split("\n").filter(orNull).map((line) => {
+  const pairs = text.split("\n").filter(orNull).map((line) => {
     const [, key, value] = line.match(/^\s*([^\s:]+)\s*: ?(.*\S.*)$/) ?? [];
     if (!key) throw new ApiError(400, "", `metadata: “${line.trim()}” must be a word, a colon and a text, as in litter: 2026-07.`);
     return [key, value];
-  }));
+  });
+  return pairs.length ? Object.fromEntries(pairs) : null;
 }
-
-/** The values as they are when they are saved and read again. @param {Values} values */
-export const normalise = (values) => ({
-  ...valuesOf(/** @type {any} */ (membersOf(values))), categoryId: values.categoryId,
-});
-
-/** The members of an animal that differ, as the API takes them. @param {Values} after @param {Values} [before] */
-export const changes = (after, before) => mergePatch(membersOf(after), before ? membersOf(before) : {});
-
-/** @param {Partial<Pick<Order, "price" | "reference" | "buyer">>} order @returns {SaleValues} */
-export const saleValuesOf = ({ price, reference, buyer }) => ({
-  price: typedPrice(price),
-  reference: reference ?? "",
-  "buyer.name": buyer?.name ?? "",
-  "buyer.address": buyer?.address ?? "",
-  "buyer.contact": buyer?.contact ?? "",
-});
-
-/** @param {SaleValues} values @returns {Record<string, any>} null: not set */
-const saleOf = (values) => ({
-  price: parsePrice(values.price),
-  reference: orNull(values.reference),
-  buyer: objectOf({ name: values["buyer.name"], address: values["buyer.address"], contact: values["buyer.contact"] }),
-});
-
-/** The members of a sale that differ. @param {SaleValues} after @param {SaleValues} [before] */
-export const saleChanges = (after, before) => mergePatch(saleOf(after), before ? saleOf(before) : {});
 
 /** @param {any} value */
 const isObject = (value) => typeof value === "object" && value !== null;
 
 /**
- * A merge patch (RFC 7396) from one state to another; null: not set.
+ * A merge patch (RFC 7396) from one state to another; null: not set. Keys of the metadata can be names that every
+ * object inherits, such as `constructor`.
  * @param {Record<string, any>} after
  * @param {Record<string, any>} before
  */
-function mergePatch(after, before) {
+export function mergePatch(after, before) {
   /** @type {Record<string, any>} */
-  const patch = {};
+  const patch = Object.create(null);
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
-    const [now, then] = [after[name] ?? null, before[name] ?? null];
+    const [now, then] = [after, before].map((object) => (Object.hasOwn(object, name) ? object[name] : null));
     if (isObject(now) && isObject(then)) {
       const inner = mergePatch(now, then);
       if (Object.keys(inner).length) patch[name] = inner;

@@ -16,13 +16,13 @@ const CODES = {
   3: "BHD IQD JOD KWD LYD OMR TND",
 };
 /** @type {Map<string, number>} The browser's own digits follow usage (none for AFN), not ISO 4217. */
-const DIGITS = new Map(Object.entries(CODES).flatMap(([digits, codes]) =>
+export const DIGITS = new Map(Object.entries(CODES).flatMap(([digits, codes]) =>
   codes.split(" ").map((code) => /** @type {[string, number]} */ ([code, Number(digits)]))));
-const EURO = "AT BE CY DE EE ES FI FR GR HR IE IT LT LU LV MT NL PT SI SK";
+const EURO = "AT BE BG CY DE EE ES FI FR GR HR IE IT LT LU LV MT NL PT SI SK".split(" ");
 /** @type {Record<string, string>} */
 const BY_REGION = { AU: "AUD", BR: "BRL", CA: "CAD", CH: "CHF", CN: "CNY", CZ: "CZK", DK: "DKK", GB: "GBP", IN: "INR",
   JP: "JPY", KR: "KRW", MX: "MXN", NO: "NOK", NZ: "NZD", PL: "PLN", SE: "SEK", SG: "SGD", TR: "TRY", ZA: "ZAR" };
-/** Where this device keeps the currency that was used last. */
+/** The currency that was used last on this device is kept under this name. */
 const LAST = "petstore-currency";
 
 const digitsOf = (currency = "") => DIGITS.get(currency) ?? 2;
@@ -43,14 +43,13 @@ export const typedPrice = (price) => (price ? `${decimal(price)} ${price.currenc
 /** The amount and the currency of a typed price. */
 export const splitPrice = (typed = "") => [typed.slice(0, -4), typed.slice(-3)];
 
-/** Reads an amount such as 450, 450.00, 450,00 or 1,450.00. @returns {number | null} */
+/** Reads an amount such as 450, 450.00 or 450,00, as `petstore import` does. @returns {number | null} */
 export function parseAmount(text = "", currency = "") {
   const digits = digitsOf(currency);
-  const number = text.replace(/[\s'’]/g, "");
-  const [, whole, fraction = ""] = number.match(/^(\d+)(?:[.,](\d+))?$/) ?? [];
-  if (whole && fraction.length <= digits) return Number(whole + fraction.padEnd(digits, "0"));
-  const [, grouped, , rest = ""] = number.match(/^(\d{1,3}([.,])\d{3}(?:\2\d{3})*)(?!\2)[.,](\d+)$/) ?? [];
-  return grouped && rest.length <= digits ? Number(grouped.replace(/\D/g, "") + rest.padEnd(digits, "0")) : null;
+  const [, whole, mark, fraction = ""] = text.trim().match(/^(\d+)(?:([.,])(\d*))?$/) ?? [];
+  // The comma of 1,450 may separate thousands.
+  const isAmbiguous = mark === "," && fraction.length === 3;
+  return whole && fraction.length <= digits && !isAmbiguous ? Number(whole + fraction.padEnd(digits, "0")) : null;
 }
 
 /** A typed price as the API takes it. @returns {Price | null} */
@@ -59,7 +58,7 @@ export function parsePrice(typed = "") {
   if (!text.trim()) return null;
   const amount = parseAmount(text, currency);
   if (amount === null) {
-    throw new ApiError(400, "", `price: Must be an amount such as ${decimal({ amount: 45_000, currency })}.`);
+    throw new ApiError(400, "", `price: Must be an amount such as ${decimal({ amount: 145_000, currency })}, without thousands separators.`);
   }
   return { amount, currency };
 }
@@ -67,7 +66,8 @@ export function parsePrice(typed = "") {
 /** The currency that was used last on this device, or the one of the browser's region. */
 function usualCurrency() {
   const last = localStorage.getItem(LAST) ?? "";
-  const region = new Intl.Locale(navigator.language).maximize().region ?? "";
+  // `navigator.language` may be no valid locale, such as en-US@posix.
+  const region = new Intl.Locale(Intl.NumberFormat().resolvedOptions().locale).maximize().region ?? "";
   return DIGITS.has(last) ? last : EURO.includes(region) ? "EUR" : (BY_REGION[region] ?? "USD");
 }
 

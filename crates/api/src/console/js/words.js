@@ -1,7 +1,7 @@
 // Events in words.
 
 import { el } from "./dom.js";
-import { LABELS } from "./members.js";
+import { animal } from "./members.js";
 import { names } from "./names.js";
 import { formatPrice } from "./price.js";
 
@@ -48,10 +48,11 @@ export function describe({ type, data: after, before, keyid }) {
 function otherChanges(before, after) {
   const differs = (/** @type {string} */ name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]);
   const prices = [before.price, after.price].map((price) => (price ? formatPrice(price) : "nothing"));
-  const labels = { ...LABELS, source: "Origin" };
-  const others = Object.keys({ ...before, ...after })
-    .filter((name) => !["id", "name", "categoryId", "status", "price"].includes(name) && name in labels && differs(name))
-    .map((name) => labels[/** @type {keyof typeof labels} */ (name)].toLowerCase());
+  // Of an object such as `source`, the section has a name.
+  const labels = new Map(animal.members.map(([path, { label, section = "" }]) =>
+    path.includes(".") ? [path.split(".")[0], section] : [path, label]));
+  const others = [...labels].filter(([name]) => !["name", "categoryId", "status", "price"].includes(name) && differs(name))
+    .map(([, label]) => label.toLowerCase());
   return [
     differs("price") ? `price changed from ${prices.join(" to ")}` : "",
     others.length ? `${new Intl.ListFormat("en").format(others)} changed` : "",

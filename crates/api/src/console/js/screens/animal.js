@@ -1,22 +1,25 @@
 // One animal: selling it, editing it, its history.
 
 import { animalFields } from "../animal-form.js";
-import { get, send } from "../api.js";
-import { actButton, retries, toast } from "../app.js";
+import { ApiError, get, send } from "../api.js";
+import { actButton, message, retries, toast } from "../app.js";
 import { button, el, fill, replace } from "../dom.js";
 import { animalDetails, saleDetails } from "../details.js";
 import { ago } from "../format.js";
 import { confirm, formOf } from "../forms.js";
-import { FIELDS, LABELS, changes, normalise, valuesOf } from "../members.js";
+import { animal } from "../members.js";
 import { names } from "../names.js";
 import { postOnce } from "../once.js";
-import { sellAnimal } from "../sale.js";
+import { typedPrice } from "../price.js";
+import { isLost, sellAnimal } from "../sale.js";
 import { can } from "../session.js";
 import { left, timeOf, when } from "../times.js";
 import { describe } from "../words.js";
 
-/** @import { Order, Pet, StoreEvent, Values } from "../../types" */
+/** @import { Content, Order, Pet, StoreEvent, Values } from "../../types" */
 
+/** A change is tried again this often while others change the animal. */
+const ATTEMPTS = 5;
 /** The status of an order while it has an animal of this status. */
 const CLAIMS = { available: "", pending: "placed", sold: "completed" };
 /** The status of an animal whose order gets this status. */
@@ -37,7 +40,7 @@ export function animalPanel(pet, list) {
   let events = [];
   let olderQuery = "";
   /** The values that the form started from. */
-  let base = valuesOf(pet);
+  let base = animal.valuesOf(pet);
   let isDeleted = false;
 
   const title = el("h2", { tabindex: -1 });
@@ -47,7 +50,7 @@ export function animalPanel(pet, list) {
   const fields = animalFields(base);
   const conflict = el("div.conflict");
   const discard = button("Discard", "", () => {
-    fields.values = base = valuesOf(pet);
+    fields.values = base = animal.valuesOf(pet);
     edit(false);
   });
   const form = formOf("Save changes", [conflict, ...fields.elements], () => save(), discard, fields.explain);
@@ -69,7 +72,11 @@ export function animalPanel(pet, list) {
   /** Whether its order decides about its status. */
   const isClaimed = () => Boolean(pet.status && order?.status === CLAIMS[pet.status]);
   /** Another animal may be shown by now. */
-  const warn = (text = "") => element.isConnected ? fill(problem, text && el("div.notice.danger", text)) : text && toast(`${pet.name}: ${text}`, "danger");
+  const warn = (/** @type {Content[]} */ ...content) => {
+    const text = el("span", ...content);
+    if (!element.isConnected) toast(`${pet.name}: ${text.textContent}`, "danger");
+    else fill(problem, el("div.notice.danger", text));
+  };
 
   const paint = () => {
     const [last] = events;
@@ -77,8 +84,10 @@ export function animalPanel(pet, list) {
     meta.textContent = `${names.category(pet.categoryId)} · id ${id}` +
       (last ? ` · changed ${ago(last.time)} by ${names.who(last.keyid)}` : "");
     fields.lock(isClaimed());
-    const shown = animalDetails(pet);
-    fill(details, shown.some(Boolean) ? shown : el("p.hint", "Nothing else is recorded."));
+    // The sale shows the same price.
+    const isRepeated = isClaimed() && typedPrice(pet.price) === typedPrice(order?.price);
+    const shown = animalDetails(isRepeated ? { ...pet, price: undefined } : pet);
+    fill(details, shown.length ? shown : el("p.hint", "Nothing else is recorded."));
     paintSale();
   };
 
@@ -96,8 +105,8 @@ export function animalPanel(pet, list) {
     const [status, buttons] = saleOf();
     replace(sale.children[0], status);
     replace(sale.children[1], el("div.actions", can("orders:write") && buttons));
-    replace(sale.children[2], el("div", order && isClaimed() && [saleDetails(order),
-      el("p.hint", el("a", { href: `#/orders/${order.id}` }, "Show the order"))]));
+    replace(sale.children[2], el("div", ...(order && isClaimed() ? saleDetails(order) : []),
+      order && isClaimed() && el("p.hint", el("a", { href: `#/orders/${order.id}` }, "Show the order"))));
     if (hadFocus && !sale.contains(document.activeElement)) title.focus();
   };
 
@@ -106,7 +115,7 @@ export function animalPanel(pet, list) {
     const { status } = pet;
     const notice = (kind = "", text = "", more = "") =>
       el("div", { class: `notice ${kind}` }, el("span", text), el("span.time", { "aria-live": "off" }, more));
-    if (status === "available") return [notice("ok", "Available"), [step("Reserve", "", ""), sell]];
+    if (status === "available") return [notice("ok", "Available"), [step("Reserve", "", ""), sellButton()]];
     if (!status) return [notice("", "Not for sale: it has no status"), []];
     if (!order || !isClaimed()) return [notice("", `Marked as ${status}${order === undefined ? "" : ", without an order"}`), []];
     const { id, updatedAt, expiresAt } = order;
@@ -129,8 +138,8 @@ export function animalPanel(pet, list) {
     title.focus();
   };
 
-  const sell = button("Sell…", "primary", () => {
-    warn();
+  const sellButton = () => button("Sell…", "primary", () => {
+    fill(problem);
     sellAnimal(pet, takeOrder, lost).addEventListener("close", () =>
       element.isConnected && document.activeElement === document.body && title.focus());
   }, { "data-write": true });
@@ -138,11 +147,11 @@ export function animalPanel(pet, list) {
   const step = (label = "", path = "", kind = "") => {
     const post = postOnce();
     return actButton(label, kind, async () => {
-      warn();
+      fill(problem);
       takeOrder((await (path ? post(`store/orders/${order?.id}/${path}`) : post("store/orders", { petId: id }))).data);
     }, async (error) => {
-      if (error.status !== 409) return false;
-      await lost();
+      if (isLost(error)) await lost();
+      else warn((await fields.explain(error)) ?? message(error));
     });
   };
 
@@ -163,22 +172,27 @@ export function animalPanel(pet, list) {
   /** Takes a new state, but not over what the user has typed. @param {Pet} now */
   const update = (now) => {
     pet = now;
-    const [typed, values] = [fields.values, valuesOf(now)];
-    for (const name of FIELDS) if (typed[name] === base[name]) typed[name] = base[name] = values[name];
+    const [typed, values] = [fields.values, animal.valuesOf(now)];
+    for (const name of animal.names) if (typed[name] === base[name]) typed[name] = base[name] = values[name];
     fields.values = typed;
     list.take(pet);
     paint();
   };
 
   const save = async () => {
-    const mine = normalise(await fields.complete());
-    const body = changes(mine, base);
-    const edited = FIELDS.filter((name) => mine[name] !== base[name]);
-    for (let etag = ""; ;) {
+    const mine = animal.normalise(await fields.complete());
+    const body = animal.changes(mine, base);
+    if (!Object.keys(body).length) {
+      fields.values = base;
+      return edit(false);
+    }
+    const edited = animal.names.filter((name) => mine[name] !== base[name]);
+    let etag = "";
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       try {
         // An empty patch changes nothing, and returns the animal with its ETag.
         const current = await send("PATCH", `pets/${id}`, etag ? body : {}, etag ? { "If-Match": etag } : {});
-        const theirs = valuesOf(current.data);
+        const theirs = animal.valuesOf(current.data);
         // Also if the response to an earlier attempt was lost.
         if (edited.every((name) => theirs[name] === mine[name])) {
           fields.values = base = mine;
@@ -192,16 +206,17 @@ export function animalPanel(pet, list) {
         etag = "";
       }
     }
+    throw new ApiError(412, "", "Others are changing this animal right now. Try again.");
   };
 
   /** Shows both versions of an animal that somebody else has changed meanwhile. @param {Pet} pet @param {Values} mine */
   const compare = (pet, mine) => {
     if (!element.isConnected) return toast(`${pet.name} was not saved: it was changed while you were editing it.`, "danger");
-    const theirs = valuesOf(pet);
+    const theirs = animal.valuesOf(pet);
     const settle = (keep = false) => {
       fill(conflict);
       const wanted = { ...theirs };
-      for (const name of FIELDS) if (keep && mine[name] !== base[name]) wanted[name] = mine[name];
+      for (const name of animal.names) if (keep && mine[name] !== base[name]) wanted[name] = mine[name];
       base = theirs;
       fields.values = wanted;
       update(pet);
@@ -209,10 +224,10 @@ export function animalPanel(pet, list) {
       if (keep) form.requestSubmit();
       else edit(false);
     };
-    const rows = FIELDS.filter((name) => mine[name] !== theirs[name]).map((name) => {
+    const rows = animal.names.filter((name) => mine[name] !== theirs[name]).map((name) => {
       const cells = [theirs[name], mine[name]].map((value) =>
         el("td.lines", name === "categoryId" ? names.category(value) : value || (name === "status" ? "no status" : "–")));
-      return el("tr", el("th", { scope: "row" }, LABELS[name]), cells);
+      return el("tr", el("th", { scope: "row" }, animal.label(name)), cells);
     });
     fill(conflict,
       el("div.notice.warn", { role: "alert" }, "This animal was changed while you were editing it."),

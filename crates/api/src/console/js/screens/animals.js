@@ -7,6 +7,7 @@ import { count, plural } from "../format.js";
 import { liveList, newButton, table } from "../list.js";
 import { fold, names } from "../names.js";
 import { formatPrice } from "../price.js";
+import { chipOf } from "../scanner.js";
 import { can } from "../session.js";
 import { ageOf } from "../times.js";
 
@@ -42,9 +43,9 @@ export function mount(root, rest, end) {
     } });
   /** Opens the animal of a chip that was typed or scanned instead of a name. */
   const openScanned = async (text = "") => {
-    const { chipOf, openChip } = await load(import("../chip.js"));
     const chip = chipOf(text);
     if (!chip) return;
+    const { openChip } = await load(import("../chip.js"));
     clearTimeout(typing);
     search.value = "";
     if (filter.name) find({ name: "" });

@@ -55,9 +55,10 @@ export function mount(root, _, end) {
 
   /** Shows what would be added, and what is wrong. @param {Source} source */
   const check = async (source) => {
-    let rows;
+    let rows, named;
     try {
       rows = readRows(source.text, source.pasted);
+      named = findMore(rows[0]?.cells ?? []);
     } catch (error) {
       return choose(/** @type {Error} */ (error).message);
     }
@@ -68,7 +69,7 @@ export function mount(root, _, end) {
     source.header ??= Object.values(found).some((column) => column >= 0);
     const inOrder = { name: 0, category: first.length > 1 ? 1 : -1, categoryId: -1, status: first.length > 2 ? 2 : -1 };
     const columns = (source.columns ??= source.header ? found : inOrder);
-    const others = source.header ? findMore(first) : {};
+    const others = source.header ? named : {};
     /** @type {PetRow[]} */
     let pets = [];
     let filter = "rows";

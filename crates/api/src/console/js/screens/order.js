@@ -20,11 +20,17 @@ export function orderPanel(id, changed) {
   const element = el("aside.panel", { "aria-label": "Order" }, title, content,
     el("a.close", { href: "#/orders", "aria-label": "Close" }, "×"));
 
+  /** The time of the order that is shown: responses may overtake each other. */
+  let shown = 0;
+
   /** @param {Order} order */
   const paint = (order, etag = "") => {
+    if (Date.parse(order.updatedAt) < shown) return;
+    shown = Date.parse(order.updatedAt);
     const { petId, status, buyer } = order;
     const name = names.pets.get(petId);
     const hadFocus = content.contains(document.activeElement);
+    const details = saleDetails(order);
     const isOpen = status === "placed" || status === "completed";
     const take = (/** @type {Order} */ now, etag = "") => {
       paint(now, etag);
@@ -34,7 +40,7 @@ export function orderPanel(id, changed) {
       el("p.meta", name ? el("a", { href: `#/animals/${petId}` }, name) : `Animal ${petId}`,
         " · placed ", timeOf(order.createdAt), " · changed ", timeOf(order.updatedAt)),
       pill(status, status === "placed" ? "open" : status),
-      el("h3", "Sale"), saleDetails(order) || el("p.hint", "No price, buyer or reference is recorded."),
+      el("h3", "Sale"), ...(details.length ? details : [el("p.hint", "No price, buyer or reference is recorded.")]),
       el("div.actions", can("orders:write") && [
         isOpen && button("Correct…", "", () => correctSale(order, etag, take), { "data-write": true }),
         buyer && actButton("Erase buyer…", "danger", async () => {

@@ -45,7 +45,7 @@ export function mount(root, rest, end) {
         el("td", pill(order.status, order.status === "placed" ? "open" : order.status),
           order.status === "placed" && el("small.left", { "data-until": expiresAt }, left(expiresAt))),
         el("td.amount", order.price && formatPrice(order.price)),
-        el("td.muted", { title: exactly(updatedAt) },
+        el("td.when", { title: exactly(updatedAt) },
           when(updatedAt), keys.has(subject) && ` by ${names.who(keys.get(subject))}`),
         el("td.wide.number", String(id)),
         el("td.steps", steps.map(([label, kind, result]) => step(order, label, kind, result)),
