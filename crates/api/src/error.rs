@@ -228,8 +228,7 @@ impl ApiError {
             Self::TooManyWebhooks => conflict(
                 "too_many_webhooks",
                 format!(
-                    "there are {MAX_WEBHOOKS} webhooks, the most that a store can have; delete one \
-                     that is no longer needed"
+                    "the limit of {MAX_WEBHOOKS} webhooks is reached; delete one to create another"
                 ),
             ),
             Self::WebhookDisabled => conflict(
