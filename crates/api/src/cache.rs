@@ -1,8 +1,9 @@
 //! The response cache, and single-flight reads.
 //!
-//! A response is valid until the store's version changes. On SQLite only this process writes
-//! what is cached, and knows the version. On PostgreSQL other replicas write too, and the
-//! database is asked for it: once for all requests that wait at the time.
+//! A response is valid until the store's version changes in a way that affects it
+//! ([`Invalidation`]). On SQLite only this process writes what is cached, and knows the version.
+//! On PostgreSQL other replicas write too, and the database is asked for it: once for all
+//! requests that wait at the time.
 
 mod revalidation;
 

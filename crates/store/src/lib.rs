@@ -155,8 +155,8 @@ pub enum Role {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub role: Role,
-    /// True to create the store if it does not exist. Only a service does: a command in the
-    /// wrong folder would create another one.
+    /// True to create the store if it does not exist: for a service, and for `import` and
+    /// `seed`. Other commands fail: in the wrong folder they would create a second store.
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,

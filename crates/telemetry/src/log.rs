@@ -53,7 +53,8 @@ pub fn init() -> [WorkerGuard; 2] {
     };
     let ((audit, audit_guard), (other, guard)) = (buffered(), buffered());
     let dropped = (audit.error_counter(), other.error_counter());
-    // Our own events only: dependencies may log whatever a client sends them.
+    // Our own events only (the names of all our crates start with `petstore`): dependencies may
+    // log whatever a client sends them.
     let own_events = Targets::new().with_target("petstore", Level::INFO);
     let registry = tracing_subscriber::registry();
     if stderr_is_terminal() {
