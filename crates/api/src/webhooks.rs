@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     error::{ApiError, NO_SUCH_DELIVERY, NO_SUCH_WEBHOOK},
     path::PathId,
+    preconditions::unless_missing,
     request::ApiRequest,
     response::{self, to_json},
     state::Api,
@@ -173,7 +174,7 @@ pub async fn update_webhook(
         check_url(api, url)?;
     }
     let met = request.preconditions().evaluate_untagged();
-    unless_missing(api, id, met).await?;
+    unless_missing(met, find(api, id)).await?;
     let newest = newest(api).await?;
     let updated = api
         .store
@@ -191,7 +192,7 @@ pub async fn delete_webhook(
 ) -> Result<Response, ApiError> {
     let id = id?;
     let met = request.preconditions().evaluate_untagged();
-    unless_missing(api, id, met).await?;
+    unless_missing(met, find(api, id)).await?;
     let existed = api.store.webhook_delete(id).await?;
     api.webhooks.notify_changed();
     if existed {
@@ -209,7 +210,7 @@ pub async fn rotate_webhook_secret(
     let idempotency = request.idempotency_key().await?;
     let id = id?;
     let met = request.preconditions().evaluate_post(false);
-    unless_missing(api, id, met).await?;
+    unless_missing(met, find(api, id)).await?;
     let request_id = idempotency.as_ref().map(IdempotentRequest::id);
     let rotated = api
         .store
@@ -351,19 +352,6 @@ fn check_url(api: &Api, url: &WebhookUrl) -> Result<(), ApiError> {
 async fn find(api: &Api, id: WebhookId) -> Result<StoredWebhook, ApiError> {
     let stored = api.store.webhook_get(id).await?;
     stored.ok_or(ApiError::NotFound(NO_SUCH_WEBHOOK))
-}
-
-/// Returns the outcome of the preconditions, unless the webhook is missing: they apply only to a
-/// request that could succeed without them (RFC 9110, section 13.2.1).
-async fn unless_missing(
-    api: &Api,
-    id: WebhookId,
-    met: Result<(), ApiError>,
-) -> Result<(), ApiError> {
-    if met.is_err() {
-        find(api, id).await?;
-    }
-    met
 }
 
 /// Returns the position after every acknowledged change.
