@@ -63,6 +63,13 @@ impl Slot {
     }
 }
 
+/// The result of a statement.
+struct Completed {
+    rows: Vec<Row>,
+    /// True if the server sent a warning while it ran.
+    warned: bool,
+}
+
 pub(super) const LOCK: &str = "no thread panics while holding the lock";
 
 #[derive(Debug)]
@@ -118,7 +125,7 @@ impl Pool {
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
         match self.run(sql, parameters).await? {
-            Ok((rows, _)) => Ok(rows),
+            Ok(completed) => Ok(completed.rows),
             Err(error) => Err(error.into()),
         }
     }
@@ -135,20 +142,21 @@ impl Pool {
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
         match self.run(sql, parameters).await? {
-            Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(CommitWarning))),
-            Ok((rows, false)) => Ok(rows),
+            Ok(completed) if completed.warned => {
+                Err(Error::OutcomeUnknown(Arc::new(CommitWarning)))
+            }
+            Ok(completed) => Ok(completed.rows),
             Err(error) if error.is_rolled_back() => Err(error.into()),
             Err(error) => Err(Error::OutcomeUnknown(Arc::new(error))),
         }
     }
 
-    /// Runs a statement. Returns its rows, and whether the server sent a warning while it ran.
-    /// The outer error means that there is no connection: nothing was sent.
+    /// Runs a statement. The outer error means that there is no connection: nothing was sent.
     async fn run(
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
-    ) -> Result<Result<(Vec<Row>, bool), PostgresError>, Error> {
+    ) -> Result<Result<Completed, PostgresError>, Error> {
         let _in_flight = self.in_flight.track();
         let (slot, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
@@ -158,7 +166,7 @@ impl Pool {
         Ok(match timeout(STATEMENT_TIMEOUT, statement).await {
             Ok(Ok(rows)) => {
                 let warned = connection.warnings.load(Ordering::Acquire) != before;
-                Ok((rows, warned))
+                Ok(Completed { rows, warned })
             }
             Ok(Err(error)) => {
                 self.discard_if_unusable(slot, &connection, &error);
