@@ -59,11 +59,22 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
             Next::Unauthorized(failure) => return Err(failure.into()),
         };
     }
-    let lengths = page.events.iter().map(|event| event.json().len() + 1);
+    // The log grows at one end only.
+    let has_next = query.sort == Sort::Asc || feed.has_older(page.end).await?;
+    let link = has_next.then(|| api.links.events(&query.next(page.end)));
+    Ok(response::unstored_page(
+        json_array(&page.events).into(),
+        link,
+        request.headers(),
+    ))
+}
+
+fn json_array(events: &Events) -> Vec<u8> {
+    let lengths = events.iter().map(|event| event.json().len() + 1);
     // The exact size, because the body stays in memory until the client has read it.
     let mut body = Vec::with_capacity(lengths.sum::<usize>() + 2);
     body.push(b'[');
-    for event in &page.events {
+    for event in events {
         body.extend(event.json());
         body.push(b',');
     }
@@ -71,14 +82,7 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
         body.pop();
     }
     body.push(b']');
-    // The log grows at one end only.
-    let has_next = query.sort == Sort::Asc || feed.has_older(page.end).await?;
-    let link = has_next.then(|| api.links.events(&query.next(page.end)));
-    Ok(response::unstored_page(
-        body.into(),
-        link,
-        request.headers(),
-    ))
+    body
 }
 
 /// Responds with the log as it grows, as Server-Sent Events.
