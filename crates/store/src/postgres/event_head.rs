@@ -214,7 +214,8 @@ impl Postgres {
             }
             let new = *events.head.borrow();
             if head != new {
-                (head, moved_at) = (new, Instant::now());
+                head = new;
+                moved_at = Instant::now();
             }
             let interval = if moved_at.elapsed() < Duration::from_secs(1) {
                 POLL_INTERVAL
