@@ -44,7 +44,7 @@ pub(super) struct Select {
 }
 
 impl Select {
-    /// Selects pets by a filter without ids and microchip. PostgreSQL has an index by category and status.
+    /// Selects pets by status, category and name. PostgreSQL has an index by category and status.
     /// SQLite has one for each, because every change of a status would have to change a common
     /// index too: `walk_status` chooses between them if there are both filters.
     pub(super) fn pets(query: &ListQuery<PetFilter>, dialect: Dialect, walk_status: bool) -> Self {
