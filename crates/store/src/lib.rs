@@ -414,11 +414,11 @@ impl Store {
         on_database!(self, db => db.event_source())
     }
 
-    /// Follows the head of the event log: the last sequence number up to which the order
-    /// of events is final. No event appears at or before it later. On PostgreSQL it moves
-    /// while it is followed, or by [`event_sync`](Self::event_sync). It restarts from 0
-    /// on another server, after a failover: only reading tells whether a position is still
-    /// valid.
+    /// Returns a receiver of the head of the event log: the last sequence number up to which
+    /// the order of events is final. No event appears at or before it later. On PostgreSQL it
+    /// moves while it has receivers ([`poll_event_head`](Self::poll_event_head)), or by
+    /// [`event_sync`](Self::event_sync). It restarts from 0 on another server, after a
+    /// failover: only reading tells whether a position is still valid.
     pub fn event_head(&self) -> watch::Receiver<i64> {
         on_database!(self, db => db.event_head())
     }
@@ -461,12 +461,12 @@ impl Store {
         Ok(through.ok_or(MissingRow)?)
     }
 
-    /// Keeps the head moving while it is followed. Never returns.
-    pub async fn event_follow(&self) {
+    /// Polls the server and advances the head while it has receivers. On SQLite the writer does
+    /// that. Never returns.
+    pub async fn poll_event_head(&self) {
         match self {
-            // The writer moves it.
             Self::Sqlite(_) => std::future::pending().await,
-            Self::Postgres(db) => db.event_follow().await,
+            Self::Postgres(db) => db.poll_event_head().await,
         }
     }
 

@@ -85,7 +85,7 @@ pub async fn accept_imports(imports: Arc<ImportServer>) {
 
 /// Moves the head of the event log.
 pub async fn poll_event_log(store: Arc<Store>) {
-    store.event_follow().await;
+    store.poll_event_head().await;
 }
 
 /// Caches the newest events in memory.

@@ -195,7 +195,7 @@ impl Postgres {
         Ok(())
     }
 
-    pub(crate) async fn event_follow(&self) {
+    pub(crate) async fn poll_event_head(&self) {
         let events = &self.events;
         let mut latch = ErrorLatch::new("event log poll");
         let mut head = 0;
