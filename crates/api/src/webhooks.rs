@@ -121,7 +121,7 @@ pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
             idempotency,
         )
         .await?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     ensure_own_secret(&created, request_id)?;
     let shown = match created {
         Idempotent::Replayed(Ok(stored)) => Idempotent::Replayed(stored.as_created(new, scopes)),
@@ -181,7 +181,7 @@ pub async fn update_webhook(
         .webhook_update(id, change, request.scopes(), newest)
         .await?;
     let stored = updated?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     Ok(respond(api, &stored))
 }
 
@@ -194,7 +194,7 @@ pub async fn delete_webhook(
     let met = request.preconditions().evaluate_untagged();
     unless_missing(met, find(api, id)).await?;
     let existed = api.store.webhook_delete(id).await?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     if existed {
         Ok(response::no_content())
     } else {
@@ -216,7 +216,7 @@ pub async fn rotate_webhook_secret(
         .store
         .webhook_rotate_secret(id, WebhookSecret::generate(), request.scopes(), idempotency)
         .await?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     ensure_own_secret(&rotated, request_id)?;
     // The types may have changed since the first request.
     if let Idempotent::Replayed(Ok(stored)) = &rotated {
@@ -273,7 +273,7 @@ pub async fn test_webhook(
     };
     let body = to_json(&event);
     let attempt = api
-        .webhooks
+        .dispatcher
         .attempt(&stored.webhook.url, &stored.secrets, &message_id, body);
     let result = TestResult::from(request.wait(attempt).await);
     Ok(response::no_store(response::json(&result)))
@@ -298,7 +298,7 @@ pub async fn replay_webhook(
     };
     let replayed = api.store.webhook_replay(id, position, request.scopes());
     let stored = replayed.await??;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     Ok(accepted(respond(api, &stored)))
 }
 
@@ -338,14 +338,14 @@ pub async fn retry_delivery(
     let now = api.clock.now() + api.store.clock_offset();
     let retried = api.store.delivery_retry(id, event, now).await?;
     let delivery = retried.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     Ok(accepted(response::no_store(response::json(&delivery))))
 }
 
 /// Checks that the operator allows a URL. Every delivery repeats the check, including the
 /// addresses of its host.
 fn check_url(api: &Api, url: &WebhookUrl) -> Result<(), ApiError> {
-    let checked = api.webhooks.url_policy().check(url);
+    let checked = api.dispatcher.url_policy().check(url);
     checked.map_err(|invalid| ApiError::InvalidBody(invalid.to_string()))
 }
 
@@ -357,7 +357,7 @@ async fn find(api: &Api, id: WebhookId) -> Result<StoredWebhook, ApiError> {
 /// Returns the position after every acknowledged change.
 async fn newest(api: &Api) -> Result<EventId, ApiError> {
     api.store.event_sync().await?;
-    api.events.newest().await
+    api.event_feed.newest().await
 }
 
 /// Verifies that the log still has an event.

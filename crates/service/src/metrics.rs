@@ -57,7 +57,7 @@ impl MetricsEndpoint {
         self.cache(&mut text);
         self.events(&mut text);
         self.deprecated_requests(&mut text);
-        webhooks(&mut text, self.api.webhooks.metrics());
+        webhooks(&mut text, self.api.dispatcher.metrics());
         store(&mut text, &self.store.metrics());
         // Omitted while the database is unavailable.
         if let Ok(Ok(counts)) = counts {
@@ -160,7 +160,7 @@ impl MetricsEndpoint {
             "petstore_event_streams",
             "Open event streams and long polls.",
         );
-        let events = &self.api.events.metrics;
+        let events = &self.api.event_feed.metrics;
         streams.sample(&[("kind", &"stream")], events.streams.get());
         streams.sample(&[("kind", &"long_poll")], events.long_polls.get());
         let mut rejected = text.counters(

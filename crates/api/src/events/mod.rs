@@ -23,7 +23,7 @@ pub const FEED_PATH: &str = "/v1/events";
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = EventQuery::parse(&request)?;
     let visible = request.visible_events(query.filter)?;
-    let feed = &api.events;
+    let feed = &api.event_feed;
     let limit = query.limit.get();
     let queue = api.keys().scan_queue(&request.key_hash());
     let reading = match queue.try_read_page() {
@@ -90,7 +90,7 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
     let query = EventQuery::parse(&request)?;
     let after = last_event_id(request.headers())?.or(query.after);
     let visible = request.visible_events(query.filter)?;
-    let feed = &api.events;
+    let feed = &api.event_feed;
     feed.store.event_sync().await?;
     let position = match after {
         None | Some(After::Now) => feed.newest().await?,

@@ -45,7 +45,7 @@ pub(crate) fn start(
     );
     supervisor.spawn(
         "purge_events",
-        &(store.clone(), api.events.clone(), event_retention),
+        &(store.clone(), api.event_feed.clone(), event_retention),
         tasks::purge_events,
     );
     supervisor.spawn(
@@ -63,7 +63,7 @@ pub(crate) fn start(
         &api.event_tail,
         tasks::cache_newest_events,
     );
-    supervisor.spawn("deliver_webhooks", &api.webhooks, tasks::deliver_webhooks);
+    supervisor.spawn("deliver_webhooks", &api.dispatcher, tasks::deliver_webhooks);
     supervisor.spawn(
         "report_shed_requests",
         &api.metrics,
