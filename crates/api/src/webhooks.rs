@@ -292,7 +292,7 @@ pub async fn replay_webhook(
     let position = match after {
         After::Now => newest(api).await?,
         After::Id(event) => {
-            verify(api, event, ApiError::EventsGone).await?;
+            verify(api, event, ApiError::PositionGone).await?;
             event
         }
     };
@@ -334,7 +334,7 @@ pub async fn retry_delivery(
     if stored.webhook.state != WebhookState::Enabled {
         return Err(ApiError::WebhookDisabled);
     }
-    verify(api, event, ApiError::EventGone).await?;
+    verify(api, event, ApiError::DeliveryEventGone).await?;
     let now = api.clock.now() + api.store.clock_offset();
     let retried = api.store.delivery_retry(id, event, now).await?;
     let delivery = retried.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;

@@ -97,7 +97,7 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
         Some(After::Id(id)) => {
             // The position is verified before the stream starts.
             let read = feed.store.event_read(Some(id), Sort::Asc, 1).await?;
-            read.map_err(ApiError::EventsGone)?;
+            read.map_err(ApiError::PositionGone)?;
             id
         }
     };

@@ -86,7 +86,7 @@ impl EventStream {
             Ok(Next::Stopped) => self.end(StreamEnd::Shutdown),
             Ok(Next::Unauthorized(_)) => self.end(StreamEnd::ApiKeyInvalid),
             // The client resumes, and is told to start over.
-            Err(ApiError::EventsGone(_)) => self.end(StreamEnd::PositionGone),
+            Err(ApiError::PositionGone(_)) => self.end(StreamEnd::PositionGone),
             Err(_) => {
                 self.reader.pause(rand::random_range(RETRY_DELAY)).await;
                 Some((Bytes::from_static(COMMENT), self))
