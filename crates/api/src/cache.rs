@@ -171,14 +171,14 @@ impl ResponseCache {
                     // Another request may have refreshed it.
                     let refreshed = || self.entries.get(&key).filter(is_valid);
                     if let Some(entry) = Some(entry).filter(is_valid).or_else(refreshed) {
-                        backoff.reset();
+                        backoff.record_valid();
                         self.metrics.hits.increment();
                         return Ok(entry.response);
                     }
-                    backoff.start();
+                    backoff.record_outdated();
                 }
             }
-            0 => backoff.start(),
+            0 => backoff.record_outdated(),
             // The response of this read is cached, with the version that is known by then.
             1 => drop(self.version_checks.current_version().await),
             _ => {}
