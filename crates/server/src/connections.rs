@@ -305,7 +305,7 @@ impl Connections {
     pub async fn keep_within_budget(&self) {
         loop {
             self.budget.exceeded().await;
-            self.relieve(Instant::now());
+            self.enforce_memory_budget(Instant::now());
             // Gives the connections that were reset time to release their memory.
             sleep(RELIEF_INTERVAL).await;
         }
@@ -314,7 +314,7 @@ impl Connections {
     /// If the connections exceed the memory budget, resets some until an eighth of it is
     /// free: those of the address or principal that holds most, and behind a proxy, where all
     /// share an address, those of the principal that holds most there.
-    fn relieve(&self, now: Instant) {
+    fn enforce_memory_budget(&self, now: Instant) {
         let mut pools = self.lock();
         let mut used = 0;
         let mut by_network = HashMap::<_, usize>::new();
