@@ -147,7 +147,7 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
         .map(|stored| WebhookView::new(stored, now))
         .collect();
     let link = api.links.next_page("webhooks", &query, page.next.as_ref());
-    Ok(response::unstored_page(
+    Ok(response::no_store_page(
         to_json(&webhooks),
         link,
         request.headers(),
@@ -313,7 +313,7 @@ pub async fn list_deliveries(
     let page = api.store.delivery_list(id, query.clone()).await?;
     let path = format!("webhooks/{}/deliveries", id.get());
     let link = api.links.next_page(&path, &query, page.next.as_ref());
-    Ok(response::unstored_page(
+    Ok(response::no_store_page(
         to_json(&page.items),
         link,
         request.headers(),

@@ -62,7 +62,7 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     // The log grows at one end only.
     let has_next = query.sort == Sort::Asc || feed.has_older(page.end).await?;
     let link = has_next.then(|| api.links.events(&query.next(page.end)));
-    Ok(response::unstored_page(
+    Ok(response::no_store_page(
         json_array(&page.events).into(),
         link,
         request.headers(),
