@@ -86,7 +86,7 @@ pub async fn run(
     let _ = timeout(FLUSH_TIMEOUT, api.dispatcher.shutdown()).await;
     tasks.shutdown().await;
     let _ = timeout(FLUSH_TIMEOUT, api.keys().flush_usage()).await;
-    let _ = timeout(FLUSH_TIMEOUT, store.note_open()).await;
+    let _ = timeout(FLUSH_TIMEOUT, store.record_open_time()).await;
     store.close().await;
     Ok(())
 }

@@ -239,9 +239,9 @@ impl Store {
 
     /// Records that the store is open now, for the next process: see [`Settling`]. On
     /// PostgreSQL the clock of the server decides.
-    pub async fn note_open(&self) -> Result<(), Error> {
+    pub async fn record_open_time(&self) -> Result<(), Error> {
         match self {
-            Self::Sqlite(db) => db.note_open().await,
+            Self::Sqlite(db) => db.record_open_time().await,
             Self::Postgres(_) => Ok(()),
         }
     }

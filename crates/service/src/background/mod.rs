@@ -54,7 +54,7 @@ pub(crate) fn start(
         tasks::purge_deliveries,
     );
     supervisor.spawn("purge_imports", store, tasks::purge_imports);
-    supervisor.spawn("note_open_store", store, tasks::note_open_store);
+    supervisor.spawn("record_open_time", store, tasks::record_open_time);
     let imports = supervisor.imports.clone();
     supervisor.spawn("accept_imports", &imports, tasks::accept_imports);
     supervisor.spawn("poll_event_log", store, tasks::poll_event_log);
