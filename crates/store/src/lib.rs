@@ -57,7 +57,7 @@ mod url;
 mod webhooks;
 mod working_set;
 
-use std::pin::pin;
+use std::{path::Path, pin::pin};
 
 use futures_util::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
@@ -232,6 +232,14 @@ impl Store {
         }
     }
 
+    /// Returns the canonical path of an SQLite file.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(db) => Some(db.path()),
+            Self::Postgres(_) => None,
+        }
+    }
+
     /// Drains the write queues, then closes the database.
     pub async fn close(&self) {
         on_database!(self, db => db.close().await)
@@ -246,8 +254,7 @@ impl Store {
         }
     }
 
-    /// Returns `time` of the clock of deliveries, or an earlier time that has passed even if the
-    /// clock is fast.
+    /// Clamps a time of the clock of deliveries to one that has passed even if that clock is fast.
     pub fn limit_to_certain(&self, time: Timestamp) -> Timestamp {
         match self {
             Self::Sqlite(db) => time.min(db.certain_time()),
