@@ -166,7 +166,7 @@ package: tools
 	$(PETSTORE) completions fish > target/package/petstore.fish
 	$(REPRODUCIBLE) cargo-cyclonedx cyclonedx --format json --spec-version 1.5
 	sed 's|$(CURDIR)|/petstore|g' petstore.cdx.json > target/package/petstore.cdx.json
-	rm petstore.cdx.json bench/petstore-bench.cdx.json tests/support/petstore-test-support.cdx.json
+	rm petstore.cdx.json bench/*.cdx.json crates/*/*.cdx.json tests/support/*.cdx.json
 	$(REPRODUCIBLE) cargo-deb --profile dist --no-build --locked
 
 reproducible: tools

@@ -231,6 +231,7 @@ fn links_and_source_paths_exist() {
         "docs/performance.md",
         "docs/postgres.md",
         "docs/reliability.md",
+        "docs/scaling.md",
         "docs/webhooks.md",
     ] {
         let text = std::fs::read_to_string(document).unwrap();

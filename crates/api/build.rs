@@ -1,6 +1,6 @@
 //! Prepares the embedded files of the service: the contract as JSON, so that the binary needs no
 //! YAML parser, and the files of the docs page and the console, compressed and named by content
-//! hash. Passes the build settings on to the test that compares instruction counts.
+//! hash.
 
 use std::{
     collections::BTreeSet,
@@ -34,13 +34,7 @@ const FIRST_SCREEN: [&str; 2] = ["js/main.js", "js/screens/animals.js"];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The build settings that a test may need. Each gets the prefix `BUILD_`.
-const SETTINGS: [&str; 4] = ["TARGET", "OPT_LEVEL", "DEBUG", "CARGO_ENCODED_RUSTFLAGS"];
-
 fn main() -> Result<()> {
-    for name in SETTINGS {
-        println!("cargo::rustc-env=BUILD_{name}={}", env::var(name)?);
-    }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     contract(&out)?;
     println!("cargo::rerun-if-changed=src/theme.css");

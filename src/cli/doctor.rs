@@ -171,9 +171,9 @@ impl Doctor {
     }
 }
 
-/// Returns the environment variables of all options, and those that commands read by themselves.
+/// Returns the environment variables of all options, and the one that commands read themselves.
 fn known_variables() -> BTreeSet<String> {
-    let mut known = BTreeSet::from(["PETSTORE_KEY".to_string(), "PETSTORE_URL".to_string()]);
+    let mut known = BTreeSet::from(["PETSTORE_KEY".to_string()]);
     let mut commands = vec![CommandLine::command()];
     while let Some(command) = commands.pop() {
         let variables = command.get_arguments().filter_map(Arg::get_env);

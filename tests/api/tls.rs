@@ -1,6 +1,6 @@
 //! TLS: ALPN, protocol versions, close_notify, handshake timeouts, certificate reload.
 //!
-//! The whole suite runs over TLS as well; these are the cases that need it.
+//! The cases about connections and authentication run over TLS as well; these need it.
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -173,7 +173,7 @@ async fn the_head_moves_while_it_is_followed(_: Backend) {
         }
     };
     tokio::select! {
-        () = store.event_follow() => unreachable!(),
+        () = store.poll_event_head() => unreachable!(),
         () = follow => {}
     }
 }

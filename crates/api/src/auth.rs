@@ -63,8 +63,8 @@ impl Authenticator {
     ) -> Result<Authentication, ApiError> {
         let presented = presented_key(headers).map_err(|failure| self.fail(failure, context))?;
         let hash = presented.hash();
-        if let Some(found) = self.find(hash, context) {
-            return found.map(Authentication::Caller);
+        if let Some(caller) = self.find(hash, context)? {
+            return Ok(Authentication::Caller(caller));
         }
         if !presented.has_valid_checksum() {
             return Err(self.fail(AuthFailure::Malformed, context));
@@ -84,29 +84,28 @@ impl Authenticator {
     ) -> Result<Caller, ApiError> {
         let refreshed = self.keys.refresh_for(&hash).await;
         refreshed.map_err(|error| self.fail(error, context))?;
-        let found = self.find(hash, context);
-        found.unwrap_or_else(|| Err(self.fail(AuthFailure::Unknown, context)))
+        let found = self.find(hash, context)?;
+        found.ok_or_else(|| self.fail(AuthFailure::Unknown, context))
     }
 
-    /// `None` if the key is not cached.
+    /// Returns `None` if the key is not cached.
     fn find(
         &self,
         hash: KeyHash,
         context: &mut RequestContext,
-    ) -> Option<Result<Caller, ApiError>> {
-        let key = match self.keys.find_and_charge(&hash, context.started)? {
-            Lookup::Valid(key) => key,
-            Lookup::Revoked => return Some(Err(self.fail(AuthFailure::Revoked, context))),
-            Lookup::Expired => return Some(Err(self.fail(AuthFailure::Expired, context))),
+    ) -> Result<Option<Caller>, ApiError> {
+        let key = match self.keys.find_and_charge(&hash, context.started) {
+            Some(Lookup::Valid(key)) => key,
+            Some(Lookup::Revoked) => return Err(self.fail(AuthFailure::Revoked, context)),
+            Some(Lookup::Expired) => return Err(self.fail(AuthFailure::Expired, context)),
+            None => return Ok(None),
         };
         context.api_key_id = Some(key.id);
         context.quota = key.quota;
-        if let Some(quota) = key.quota
-            && let Err(rate_limited) = ensure_granted(quota, LimitKind::ApiKey)
-        {
-            return Some(Err(rate_limited));
+        if let Some(quota) = key.quota {
+            ensure_granted(quota, LimitKind::ApiKey)?;
         }
-        Some(Ok(Caller {
+        Ok(Some(Caller {
             hash,
             api_key_id: key.id,
             scopes: key.scopes,

@@ -1,8 +1,9 @@
 //! The response cache, and single-flight reads.
 //!
-//! A response is valid until the store's version changes. On SQLite only this process writes
-//! what is cached, and knows the version. On PostgreSQL other replicas write too, and the
-//! database is asked for it: once for all requests that wait at the time.
+//! A response is valid until the store's version changes in a way that affects it
+//! ([`Invalidation`]). On SQLite only this process writes what is cached, and knows the version.
+//! On PostgreSQL other replicas write too, and the database is asked for it: once for all
+//! requests that wait at the time.
 
 mod revalidation;
 
@@ -170,14 +171,14 @@ impl ResponseCache {
                     // Another request may have refreshed it.
                     let refreshed = || self.entries.get(&key).filter(is_valid);
                     if let Some(entry) = Some(entry).filter(is_valid).or_else(refreshed) {
-                        backoff.reset();
+                        backoff.record_valid();
                         self.metrics.hits.increment();
                         return Ok(entry.response);
                     }
-                    backoff.start();
+                    backoff.record_outdated();
                 }
             }
-            0 => backoff.start(),
+            0 => backoff.record_outdated(),
             // The response of this read is cached, with the version that is known by then.
             1 => drop(self.version_checks.current_version().await),
             _ => {}

@@ -99,7 +99,8 @@ pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Option<Coding> {
         };
         let is_first = best.is_none_or(|best| at < best);
         if weight > best_weight || (weight > 0.0 && weight == best_weight && is_first) {
-            (best, best_weight) = (Some(at), weight);
+            best = Some(at);
+            best_weight = weight;
         }
     }
     best.filter(|_| best_weight >= identity_weight)

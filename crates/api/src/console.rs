@@ -48,8 +48,8 @@ mod tests {
         };
         let first = size(&|asset| HTML.contains(asset.name));
         let all = size(&|_| true);
-        assert!(first <= 60_000, "the first screen has {first} bytes");
-        assert!(all <= 127_000, "the console has {all} bytes");
+        assert!(first <= 75_000, "the first screen has {first} bytes");
+        assert!(all <= 172_000, "the console has {all} bytes");
         assert!(HTML.contains("screens/animals.js"));
         assert!(!HTML.contains("screens/import.js"));
     }

@@ -41,9 +41,9 @@ pub enum ApiError {
     WebhookDisabled,
     OperationRemoved,
     /// The log cannot be read from the requested position.
-    EventsGone(Gone),
+    PositionGone(Gone),
     /// The log no longer has the event of a delivery.
-    EventGone(Gone),
+    DeliveryEventGone(Gone),
     PreconditionFailed(&'static str),
     BodyTooLarge,
     /// Carries the media types that the operation accepts.
@@ -228,8 +228,7 @@ impl ApiError {
             Self::TooManyWebhooks => conflict(
                 "too_many_webhooks",
                 format!(
-                    "there are {MAX_WEBHOOKS} webhooks, the most that a store can have; delete one \
-                     that is no longer needed"
+                    "the limit of {MAX_WEBHOOKS} webhooks is reached; delete one to create another"
                 ),
             ),
             Self::WebhookDisabled => conflict(
@@ -241,23 +240,23 @@ impl ApiError {
                 "operation_removed",
                 "this operation was removed on 5 December 2030; use GET /v1/pets with the id filter",
             ),
-            Self::EventsGone(Gone::Expired) => gone(
+            Self::PositionGone(Gone::Expired) => gone(
                 "cursor_expired",
                 "events are no longer kept as far back as this position; to follow the log, start \
                  over: take the position of after=now, list everything, and follow from there",
             ),
-            Self::EventsGone(Gone::Unknown) => gone(
+            Self::PositionGone(Gone::Unknown) => gone(
                 "cursor_unknown",
                 "this store does not have the event of this position: a backup was restored, a \
                  failover lost it, or it is from another store; start over: take the position of \
                  after=now, list everything, and follow from there",
             ),
-            Self::EventGone(Gone::Expired) => gone(
+            Self::DeliveryEventGone(Gone::Expired) => gone(
                 "cursor_expired",
                 "eventId: this event is no longer kept, so it cannot be sent again; fetch the \
                  resource that it is about instead",
             ),
-            Self::EventGone(Gone::Unknown) => gone(
+            Self::DeliveryEventGone(Gone::Unknown) => gone(
                 "cursor_unknown",
                 "eventId: this store does not have this event; take the id from the list of \
                  deliveries",

@@ -104,7 +104,7 @@ impl EventFeed {
         queue: &ScanQueue,
     ) -> Result<Page, ApiError> {
         let page = self.tail.find(from, after, visible, limit, queue).await?;
-        page.map_err(ApiError::EventsGone)
+        page.map_err(ApiError::PositionGone)
     }
 
     /// Returns true if the log has events before a position.

@@ -16,7 +16,7 @@ pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
     let query = request.list_query::<ApiKeyFilter>()?;
     let page = api.store.api_key_labels(query.clone()).await?;
     let link = api.links.next_page("keys", &query, page.next.as_ref());
-    Ok(response::unstored_page(
+    Ok(response::no_store_page(
         to_json(&page.items),
         link,
         request.headers(),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{
     cached_response::{CachedResponse, Invalidation},
     openapi::PublicUrl,
+    operation::{DEPRECATED_SINCE, REMOVAL_HTTP_DATE},
     response::{json, private_json},
 };
 use domain::page::{Filter, ListQuery, Page, Position, Sort};
@@ -97,9 +98,8 @@ impl Links {
     /// Announces the removal of a deprecated operation (RFC 9745, RFC 8594).
     pub fn deprecated(&self, mut response: Response) -> Response {
         let headers = response.headers_mut();
-        headers.insert(DEPRECATION, HeaderValue::from_static("@1764892800"));
-        let sunset = HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT");
-        headers.insert(SUNSET, sunset);
+        headers.insert(DEPRECATION, HeaderValue::from_static(DEPRECATED_SINCE));
+        headers.insert(SUNSET, HeaderValue::from_static(REMOVAL_HTTP_DATE));
         headers.insert(header::LINK, self.deprecation.clone());
         response
     }

@@ -1,6 +1,7 @@
 //! An operation of the contract.
 
 use http::Method;
+use jiff::Timestamp;
 
 use super::path::{IdPositions, match_path};
 use domain::api_key::Scope;
@@ -26,6 +27,12 @@ pub struct Operation {
 /// The deprecated operation. Its requests are counted per API key, so that an operator knows
 /// which clients still call it.
 pub const DEPRECATED: &str = "getPet";
+/// The time of its deprecation, 5 December 2025, as in the header `Deprecation`.
+pub const DEPRECATED_SINCE: &str = "@1764892800";
+/// The time of its removal, 5 December 2030. `ApiError::OperationRemoved` names it, too.
+pub const REMOVAL: Timestamp = Timestamp::constant(1_922_659_200, 0);
+/// The same as in the header `Sunset`.
+pub const REMOVAL_HTTP_DATE: &str = "Thu, 05 Dec 2030 00:00:00 GMT";
 
 impl Operation {
     pub fn is_deprecated(&self) -> bool {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::{
     cache::{CacheKey, CachedRead},
     cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_PET},
+    operation::REMOVAL,
     path::PathId,
     preconditions::{MAX_ATTEMPTS, Preconditions, UnmetPrecondition, contention},
     request::{ApiRequest, RequestHead},
@@ -141,6 +140,3 @@ pub fn get_pet<'a>(
     };
     Ok(api.cache.get_or_read(CacheKey::Pet(id), read))
 }
-
-/// 5 December 2030, 00:00 UTC.
-const REMOVAL: Timestamp = Timestamp::constant(1_922_659_200, 0);

@@ -21,6 +21,18 @@ pub fn contention(message: &'static str) -> ApiError {
 #[error("concurrent changes of the same resource")]
 struct Contention;
 
+/// Returns the outcome of the preconditions, unless the resource is missing: they apply only to a
+/// request that could succeed without them (RFC 9110, section 13.2.1).
+pub async fn unless_missing<T>(
+    met: Result<(), ApiError>,
+    find: impl Future<Output = Result<T, ApiError>>,
+) -> Result<(), ApiError> {
+    if met.is_err() {
+        find.await?;
+    }
+    met
+}
+
 /// The preconditions of a request.
 #[derive(Clone, Copy)]
 pub struct Preconditions<'a>(&'a HeaderMap);

@@ -56,14 +56,14 @@ impl FromStr for RateLimit {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let read = || {
             let (requests, time) = text.split_once('/')?;
-            let unit = time.char_indices().next_back()?;
-            let (number, unit) = match unit {
-                (number, 's') => (&time[..number], 1),
-                (number, 'm') => (&time[..number], 60),
-                (number, 'h') => (&time[..number], 3600),
+            let (unit_at, unit) = time.char_indices().next_back()?;
+            let unit_seconds = match unit {
+                's' => 1,
+                'm' => 60,
+                'h' => 3600,
                 _ => return None,
             };
-            let number = if number.is_empty() { "1" } else { number };
+            let units = if unit_at == 0 { "1" } else { &time[..unit_at] };
             let within = |number: i64, most: u32| {
                 let number = u32::try_from(number).ok();
                 number.filter(|number| (1..=most).contains(number))
@@ -71,7 +71,7 @@ impl FromStr for RateLimit {
             Some(Self {
                 requests: within(parse_positive_decimal(requests)?, Self::MAX_REQUESTS)?,
                 seconds: within(
-                    parse_positive_decimal(number)?.checked_mul(unit)?,
+                    parse_positive_decimal(units)?.checked_mul(unit_seconds)?,
                     Self::MAX_SECONDS,
                 )?,
             })

@@ -25,7 +25,7 @@ pub fn json(content: &impl Serialize) -> Response {
 
 /// Responds with a page of a list that no cache may store. It is compressed for each request, so
 /// only with zstd: gzip would cost as much as the page itself.
-pub fn unstored_page(body: Bytes, link: Option<HeaderValue>, request: &HeaderMap) -> Response {
+pub fn no_store_page(body: Bytes, link: Option<HeaderValue>, request: &HeaderMap) -> Response {
     let mut headers = HeaderMap::new();
     let body = compression::compress(body, &[Coding::Zstd], request, &mut headers);
     headers.insert(header::CONTENT_TYPE, JSON);

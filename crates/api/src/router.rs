@@ -104,12 +104,12 @@ fn dispatch<'a>(
         request.reject_unknown_parameters()?;
     }
     match route.handler {
-        Handler::Respond(respond) => respond(api, &request).map(Dispatch::Response),
-        Handler::Read(read) => match read(api, &request, positions.ids(path))? {
+        Handler::Immediate(respond) => respond(api, &request).map(Dispatch::Response),
+        Handler::Cached(read) => match read(api, &request, positions.ids(path))? {
             CachedRead::Ready(cached) => cached.respond(&head.headers).map(Dispatch::Response),
             CachedRead::Pending(read) => Ok(Dispatch::Pending(Pending::Read(read, in_flight))),
         },
-        Handler::Handle(handler) => {
+        Handler::Async(handler) => {
             let permission = Permission {
                 operation,
                 authorization: request.authorization,

@@ -31,27 +31,27 @@ pub struct Route {
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// Waits for the body or for the store.
-    Handle(AsyncHandler),
+    Async(AsyncHandler),
     /// Responds from the cache, if it can.
-    Read(for<'a> fn(&'a Api, &RequestHead<'_>, PathIds<'_>) -> Result<CachedRead<'a>, ApiError>),
+    Cached(for<'a> fn(&'a Api, &RequestHead<'_>, PathIds<'_>) -> Result<CachedRead<'a>, ApiError>),
     /// Responds immediately.
-    Respond(fn(&Api, &RequestHead<'_>) -> Result<Response, ApiError>),
+    Immediate(fn(&Api, &RequestHead<'_>) -> Result<Response, ApiError>),
 }
 
 pub type AsyncHandler =
     for<'r> fn(&'r Api, ApiRequest<'r>, PathIds<'r>) -> BoxFuture<'r, Result<Response, ApiError>>;
 
 macro_rules! handler {
-    (handle $handler:path, $($id:ident)*) => {
-        Handler::Handle(|api, request, mut _ids| {
+    (async $handler:path, $($id:ident)*) => {
+        Handler::Async(|api, request, mut _ids| {
             Box::pin($handler(api, request, $($id.parse(_ids.next())),*))
         })
     };
-    (read $handler:path, $($id:ident)*) => {
-        Handler::Read(|api, request, mut _ids| $handler(api, request, $($id.parse(_ids.next())),*))
+    (cached $handler:path, $($id:ident)*) => {
+        Handler::Cached(|api, request, mut _ids| $handler(api, request, $($id.parse(_ids.next())),*))
     };
-    (respond $handler:path,) => {
-        Handler::Respond($handler)
+    (immediate $handler:path,) => {
+        Handler::Immediate($handler)
     };
 }
 
@@ -83,37 +83,37 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 
 #[rustfmt::skip]
 fn routes() -> Vec<Route> { routes! {
-    GET    "pets"                                            "listPets"            [PetsRead]                           read    pets::list_pets()                     [limit cursor sort status categoryId name id microchip],
-    POST   "pets"                                            "createPet"           [PetsWrite]                          handle  pets::create_pet(),
-    GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           read    pets::get_pet(PET_ID),
-    PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          handle  pets::update_pet(PET_ID),
-    DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          handle  pets::delete_pet(PET_ID),
-    GET    "categories"                                      "listCategories"      [PetsRead]                           read    categories::list_categories()         [limit cursor],
-    PUT    "categories/{categoryId}"                         "putCategory"         [PetsWrite]                          handle  categories::put_category(CATEGORY_ID),
-    DELETE "categories/{categoryId}"                         "deleteCategory"      [PetsWrite]                          handle  categories::delete_category(CATEGORY_ID),
-    GET    "store/inventory"                                 "getInventory"        [PetsRead]                           read    orders::get_inventory(),
-    GET    "store/orders"                                    "listOrders"          [OrdersRead]                         read    orders::list_orders()                 [limit cursor sort status petId],
-    POST   "store/orders"                                    "placeOrder"          [OrdersWrite]                        handle  orders::place_order(),
-    GET    "store/orders/{orderId}"                          "getOrder"            [OrdersRead]                         read    orders::get_order(ORDER_ID),
-    PATCH  "store/orders/{orderId}"                          "updateOrder"         [OrdersWrite]                        handle  orders::update_order(ORDER_ID),
-    POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        handle  orders::complete_order(ORDER_ID),
-    POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        handle  orders::cancel_order(ORDER_ID),
-    POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        handle  orders::return_order(ORDER_ID),
-    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead]               handle  events::list_events()                 [after limit sort types subject wait],
-    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead]               handle  events::stream_events()               [after types subject],
-    POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      handle  webhooks::create_webhook(),
-    GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       handle  webhooks::list_webhooks()             [limit cursor],
-    GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       handle  webhooks::get_webhook(WEBHOOK_ID),
-    PATCH  "webhooks/{webhookId}"                            "updateWebhook"       [WebhooksWrite]                      handle  webhooks::update_webhook(WEBHOOK_ID),
-    DELETE "webhooks/{webhookId}"                            "deleteWebhook"       [WebhooksWrite]                      handle  webhooks::delete_webhook(WEBHOOK_ID),
-    POST   "webhooks/{webhookId}/rotate-secret"              "rotateWebhookSecret" [WebhooksWrite]                      handle  webhooks::rotate_webhook_secret(WEBHOOK_ID),
-    POST   "webhooks/{webhookId}/test"                       "testWebhook"         [WebhooksWrite]                      handle  webhooks::test_webhook(WEBHOOK_ID),
-    POST   "webhooks/{webhookId}/replay"                     "replayWebhook"       [WebhooksWrite]                      handle  webhooks::replay_webhook(WEBHOOK_ID),
-    GET    "webhooks/{webhookId}/deliveries"                 "listDeliveries"      [WebhooksRead]                       handle  webhooks::list_deliveries(WEBHOOK_ID) [limit cursor state],
-    POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" "retryDelivery"       [WebhooksWrite]                      handle  webhooks::retry_delivery(WEBHOOK_ID, EVENT_ID),
-    GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead] handle  keys::list_keys()                     [limit cursor],
+    GET    "pets"                                            "listPets"            [PetsRead]                           cached    pets::list_pets()                     [limit cursor sort status categoryId name id microchip],
+    POST   "pets"                                            "createPet"           [PetsWrite]                          async     pets::create_pet(),
+    GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           cached    pets::get_pet(PET_ID),
+    PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          async     pets::update_pet(PET_ID),
+    DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          async     pets::delete_pet(PET_ID),
+    GET    "categories"                                      "listCategories"      [PetsRead]                           cached    categories::list_categories()         [limit cursor],
+    PUT    "categories/{categoryId}"                         "putCategory"         [PetsWrite]                          async     categories::put_category(CATEGORY_ID),
+    DELETE "categories/{categoryId}"                         "deleteCategory"      [PetsWrite]                          async     categories::delete_category(CATEGORY_ID),
+    GET    "store/inventory"                                 "getInventory"        [PetsRead]                           cached    orders::get_inventory(),
+    GET    "store/orders"                                    "listOrders"          [OrdersRead]                         cached    orders::list_orders()                 [limit cursor sort status petId],
+    POST   "store/orders"                                    "placeOrder"          [OrdersWrite]                        async     orders::place_order(),
+    GET    "store/orders/{orderId}"                          "getOrder"            [OrdersRead]                         cached    orders::get_order(ORDER_ID),
+    PATCH  "store/orders/{orderId}"                          "updateOrder"         [OrdersWrite]                        async     orders::update_order(ORDER_ID),
+    POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        async     orders::complete_order(ORDER_ID),
+    POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        async     orders::cancel_order(ORDER_ID),
+    POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        async     orders::return_order(ORDER_ID),
+    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead]               async     events::list_events()                 [after limit sort types subject wait],
+    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead]               async     events::stream_events()               [after types subject],
+    POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      async     webhooks::create_webhook(),
+    GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       async     webhooks::list_webhooks()             [limit cursor],
+    GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       async     webhooks::get_webhook(WEBHOOK_ID),
+    PATCH  "webhooks/{webhookId}"                            "updateWebhook"       [WebhooksWrite]                      async     webhooks::update_webhook(WEBHOOK_ID),
+    DELETE "webhooks/{webhookId}"                            "deleteWebhook"       [WebhooksWrite]                      async     webhooks::delete_webhook(WEBHOOK_ID),
+    POST   "webhooks/{webhookId}/rotate-secret"              "rotateWebhookSecret" [WebhooksWrite]                      async     webhooks::rotate_webhook_secret(WEBHOOK_ID),
+    POST   "webhooks/{webhookId}/test"                       "testWebhook"         [WebhooksWrite]                      async     webhooks::test_webhook(WEBHOOK_ID),
+    POST   "webhooks/{webhookId}/replay"                     "replayWebhook"       [WebhooksWrite]                      async     webhooks::replay_webhook(WEBHOOK_ID),
+    GET    "webhooks/{webhookId}/deliveries"                 "listDeliveries"      [WebhooksRead]                       async     webhooks::list_deliveries(WEBHOOK_ID) [limit cursor state],
+    POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" "retryDelivery"       [WebhooksWrite]                      async     webhooks::retry_delivery(WEBHOOK_ID, EVENT_ID),
+    GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead] async     keys::list_keys()                     [limit cursor],
     // Needs a valid key with any scope.
-    GET    "keys/current"                                    "getCurrentKey"       []                                   respond keys::get_current_key(),
+    GET    "keys/current"                                    "getCurrentKey"       []                                   immediate keys::get_current_key(),
 } }
 
 /// The result of looking up a method and a path.

@@ -94,8 +94,8 @@ pub struct Api {
     pub(super) access_log: AccessLog,
     draining: CancellationToken,
     pub event_tail: Arc<EventTail>,
-    pub events: Arc<EventFeed>,
-    pub webhooks: Arc<Dispatcher>,
+    pub event_feed: Arc<EventFeed>,
+    pub dispatcher: Arc<Dispatcher>,
     /// Limits test deliveries, which do not count as requests in flight.
     pub(super) webhook_tests: Semaphore,
     pub health: Health,
@@ -113,7 +113,7 @@ impl Api {
         let keys = KeyCache::new(store.clone(), config.rate_limit, clock.clone());
         let draining = CancellationToken::new();
         let event_tail = Arc::new(EventTail::new(store.clone()));
-        let webhooks = Dispatcher::new(
+        let dispatcher = Dispatcher::new(
             store.clone(),
             event_tail.clone(),
             config.webhooks,
@@ -124,14 +124,14 @@ impl Api {
             auth: Authenticator::new(Arc::new(keys), failed_auth),
             admission: Admission::new(config.limits),
             cache: ResponseCache::new(store.clone()),
-            events: Arc::new(EventFeed::new(
+            event_feed: Arc::new(EventFeed::new(
                 store.clone(),
                 event_tail.clone(),
                 config.streams,
                 draining.clone(),
             )),
             event_tail,
-            webhooks: Arc::new(webhooks),
+            dispatcher: Arc::new(dispatcher),
             webhook_tests: Semaphore::new(MAX_WEBHOOK_TESTS),
             health: Health::new(store.clone(), draining.clone()),
             draining,

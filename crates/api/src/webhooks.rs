@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     error::{ApiError, NO_SUCH_DELIVERY, NO_SUCH_WEBHOOK},
     path::PathId,
+    preconditions::unless_missing,
     request::ApiRequest,
     response::{self, to_json},
     state::Api,
@@ -120,7 +121,7 @@ pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
             idempotency,
         )
         .await?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     ensure_own_secret(&created, request_id)?;
     let shown = match created {
         Idempotent::Replayed(Ok(stored)) => Idempotent::Replayed(stored.as_created(new, scopes)),
@@ -146,7 +147,7 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
         .map(|stored| WebhookView::new(stored, now))
         .collect();
     let link = api.links.next_page("webhooks", &query, page.next.as_ref());
-    Ok(response::unstored_page(
+    Ok(response::no_store_page(
         to_json(&webhooks),
         link,
         request.headers(),
@@ -173,14 +174,14 @@ pub async fn update_webhook(
         check_url(api, url)?;
     }
     let met = request.preconditions().evaluate_untagged();
-    unless_missing(api, id, met).await?;
+    unless_missing(met, find(api, id)).await?;
     let newest = newest(api).await?;
     let updated = api
         .store
         .webhook_update(id, change, request.scopes(), newest)
         .await?;
     let stored = updated?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     Ok(respond(api, &stored))
 }
 
@@ -191,9 +192,9 @@ pub async fn delete_webhook(
 ) -> Result<Response, ApiError> {
     let id = id?;
     let met = request.preconditions().evaluate_untagged();
-    unless_missing(api, id, met).await?;
+    unless_missing(met, find(api, id)).await?;
     let existed = api.store.webhook_delete(id).await?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     if existed {
         Ok(response::no_content())
     } else {
@@ -209,13 +210,13 @@ pub async fn rotate_webhook_secret(
     let idempotency = request.idempotency_key().await?;
     let id = id?;
     let met = request.preconditions().evaluate_post(false);
-    unless_missing(api, id, met).await?;
+    unless_missing(met, find(api, id)).await?;
     let request_id = idempotency.as_ref().map(IdempotentRequest::id);
     let rotated = api
         .store
         .webhook_rotate_secret(id, WebhookSecret::generate(), request.scopes(), idempotency)
         .await?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     ensure_own_secret(&rotated, request_id)?;
     // The types may have changed since the first request.
     if let Idempotent::Replayed(Ok(stored)) = &rotated {
@@ -272,7 +273,7 @@ pub async fn test_webhook(
     };
     let body = to_json(&event);
     let attempt = api
-        .webhooks
+        .dispatcher
         .attempt(&stored.webhook.url, &stored.secrets, &message_id, body);
     let result = TestResult::from(request.wait(attempt).await);
     Ok(response::no_store(response::json(&result)))
@@ -291,13 +292,13 @@ pub async fn replay_webhook(
     let position = match after {
         After::Now => newest(api).await?,
         After::Id(event) => {
-            verify(api, event, ApiError::EventsGone).await?;
+            verify(api, event, ApiError::PositionGone).await?;
             event
         }
     };
     let replayed = api.store.webhook_replay(id, position, request.scopes());
     let stored = replayed.await??;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     Ok(accepted(respond(api, &stored)))
 }
 
@@ -312,7 +313,7 @@ pub async fn list_deliveries(
     let page = api.store.delivery_list(id, query.clone()).await?;
     let path = format!("webhooks/{}/deliveries", id.get());
     let link = api.links.next_page(&path, &query, page.next.as_ref());
-    Ok(response::unstored_page(
+    Ok(response::no_store_page(
         to_json(&page.items),
         link,
         request.headers(),
@@ -333,18 +334,18 @@ pub async fn retry_delivery(
     if stored.webhook.state != WebhookState::Enabled {
         return Err(ApiError::WebhookDisabled);
     }
-    verify(api, event, ApiError::EventGone).await?;
+    verify(api, event, ApiError::DeliveryEventGone).await?;
     let now = api.clock.now() + api.store.clock_offset();
     let retried = api.store.delivery_retry(id, event, now).await?;
     let delivery = retried.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
-    api.webhooks.notify_changed();
+    api.dispatcher.notify_changed();
     Ok(accepted(response::no_store(response::json(&delivery))))
 }
 
 /// Checks that the operator allows a URL. Every delivery repeats the check, including the
 /// addresses of its host.
 fn check_url(api: &Api, url: &WebhookUrl) -> Result<(), ApiError> {
-    let checked = api.webhooks.url_policy().check(url);
+    let checked = api.dispatcher.url_policy().check(url);
     checked.map_err(|invalid| ApiError::InvalidBody(invalid.to_string()))
 }
 
@@ -353,23 +354,10 @@ async fn find(api: &Api, id: WebhookId) -> Result<StoredWebhook, ApiError> {
     stored.ok_or(ApiError::NotFound(NO_SUCH_WEBHOOK))
 }
 
-/// Returns the outcome of the preconditions, unless the webhook is missing: they apply only to a
-/// request that could succeed without them (RFC 9110, section 13.2.1).
-async fn unless_missing(
-    api: &Api,
-    id: WebhookId,
-    met: Result<(), ApiError>,
-) -> Result<(), ApiError> {
-    if met.is_err() {
-        find(api, id).await?;
-    }
-    met
-}
-
 /// Returns the position after every acknowledged change.
 async fn newest(api: &Api) -> Result<EventId, ApiError> {
     api.store.event_sync().await?;
-    api.events.newest().await
+    api.event_feed.newest().await
 }
 
 /// Verifies that the log still has an event.

@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{Attempt, Config, metrics::Metrics};
+use super::{Attempt, Config, LOCK, metrics::Metrics};
 use domain::{
     clock::Clock,
     webhook::{
@@ -231,8 +231,6 @@ fn attempt_error(error: Error) -> AttemptError {
         Error::Http(_) => AttemptError::ConnectionLost,
     }
 }
-
-const LOCK: &str = "no task panics while holding the lock";
 
 #[cfg(test)]
 mod tests;

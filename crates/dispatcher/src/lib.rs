@@ -120,7 +120,7 @@ struct WorkerContext {
     store: Arc<Store>,
     tail: Arc<EventTail>,
     client: Client,
-    /// The clock of the store.
+    /// The clock of deliveries: the server's on PostgreSQL, the system clock on SQLite.
     clock: Clock,
     /// The owner of the leases, different in every process.
     owner: String,

@@ -7,6 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 
+use super::LOCK;
 use domain::webhook::{WebhookId, schedule::Outcome};
 use telemetry::metrics::{Counter, Gauge};
 
@@ -106,8 +107,6 @@ impl Metrics {
         lags
     }
 }
-
-const LOCK: &str = "no task panics while holding the lock";
 
 #[cfg(test)]
 mod tests {

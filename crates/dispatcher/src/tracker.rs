@@ -20,7 +20,7 @@ use domain::{
 };
 use store::event_tail::{Events, SerializedEvent};
 
-/// The maximum number of requests in flight to an endpoint that works, and to one that fails.
+/// The maximum number of requests in flight to a receiver that works, and to one that fails.
 const MAX_IN_FLIGHT: usize = 4;
 const MAX_IN_FLIGHT_FAILING: usize = 1;
 /// The maximum number of retries in flight while there are new events to send.
@@ -29,8 +29,8 @@ const MAX_RETRIES_IN_FLIGHT: usize = 2;
 const WINDOW: usize = 100;
 /// The number of deliveries to retry from which no new events are sent.
 const MAX_RETRIES: u64 = 10_000;
-/// The maximum number of attempts of one event at an endpoint that backs off. After that, the
-/// event is scheduled for a retry, in case the endpoint works and rejects only this event.
+/// The maximum number of attempts of one event at a receiver that backs off. After that, the
+/// event is scheduled for a retry, in case the receiver works and rejects only this event.
 const MAX_PROBES: u32 = 3;
 
 /// The longest pause that a receiver can ask for.
@@ -219,7 +219,7 @@ impl Tracker {
         if self.disabled.is_some() || self.is_paused(now) || self.in_flight >= limit || is_unsaved {
             return None;
         }
-        // A delivery has ten attempts, too few to spend on waiting for an endpoint.
+        // A delivery has ten attempts, too few to spend on waiting for a receiver.
         let retries_wait = self.is_backing_off() || self.retries_in_flight >= MAX_RETRIES_IN_FLIGHT;
         let job = match self.next_pending() {
             Some(index) if retries_wait || self.due.is_empty() => {
@@ -398,7 +398,7 @@ impl Tracker {
         outcome
     }
 
-    /// Records the result of an attempt in the health of the endpoint.
+    /// Records the result of an attempt in the health of the receiver.
     fn record(&mut self, attempt: &Attempt, now: Timestamp) {
         let before = self.health;
         match (self.health).record(attempt.outcome, now, (self.limit_to_certain)(now)) {

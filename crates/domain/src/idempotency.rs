@@ -34,8 +34,9 @@ impl IdempotencyKey {
 pub struct IdempotentRequest {
     pub api_key_id: i64,
     pub key: IdempotencyKey,
-    /// SHA-256 of the method, path and body. A key cannot be reused for a
-    /// request with another fingerprint.
+    /// SHA-256 of the method, the path and the body without personal data
+    /// ([`FromObject::PERSONAL`](crate::json::FromObject::PERSONAL)). A key cannot be reused for
+    /// a request with another fingerprint.
     pub fingerprint: [u8; 32],
 }
 

@@ -80,6 +80,14 @@ fn check_chars(
             "must be 1 to {max_chars} characters long, got {length}"
         ));
     }
+    check_controls(text, is_forbidden)
+}
+
+/// Checks that a text has no control characters. Returns the reason if it has one.
+pub(crate) fn check_controls(
+    text: &str,
+    is_forbidden: impl Fn(char) -> bool,
+) -> Result<(), String> {
     match text.chars().find(|c| is_forbidden(*c)) {
         Some(control) => {
             let code = u32::from(control);

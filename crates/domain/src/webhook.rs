@@ -19,6 +19,7 @@ use crate::{
     json::{FromObject, KnownMember, Object, Value},
     members::{Patch, all_valid},
     page::{Filter, ListKind, Position, parse_positive_decimal},
+    text::check_controls,
 };
 
 /// A receiver of events. Its secrets are kept separately.
@@ -162,13 +163,8 @@ impl Description {
                 "must be at most {max} characters long, got {length}"
             )));
         }
-        match text.chars().find(|c| c.is_control()) {
-            Some(control) => Err(invalid(format!(
-                "must not contain control characters, got U+{:04X}",
-                u32::from(control)
-            ))),
-            None => Ok(Self(text.into())),
-        }
+        check_controls(text, char::is_control).map_err(invalid)?;
+        Ok(Self(text.into()))
     }
 
     fn from_json(value: Value) -> Result<Self, Invalid> {

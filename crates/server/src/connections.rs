@@ -188,24 +188,44 @@ impl Pool {
             first = first.max(first_to_evict(*holder, connections, now, slow_after));
         }
         match first {
-            Some((.., holder, Reverse(id))) => Room::AfterEviction { holder, id },
+            Some(EvictionCandidate {
+                holder,
+                id: Reverse(id),
+                ..
+            }) => Room::AfterEviction { holder, id },
             None => Room::Full,
         }
     }
 }
 
-/// Returns the connection of one address that is evicted first, preceded by the values by which it
-/// is compared with those of other addresses.
+/// A connection that may be evicted. The greatest is evicted first, compared field by field.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct EvictionCandidate {
+    /// The number of connections of its address.
+    held: usize,
+    reason: EvictionReason,
+    waited: Duration,
+    holder: IpAddr,
+    /// If two have waited equally long, the older one is evicted.
+    id: Reverse<u64>,
+}
+
+/// Returns the connection of one address that is evicted first.
 fn first_to_evict(
     holder: IpAddr,
     connections: &HashMap<u64, Arc<Activity>>,
     now: Instant,
     slow_after: Duration,
-) -> Option<(usize, EvictionReason, Duration, IpAddr, Reverse<u64>)> {
+) -> Option<EvictionCandidate> {
     let evictable = connections.iter().filter_map(|(id, activity)| {
-        let (evictable, waited) = activity.evictable(now, slow_after)?;
-        // If two have waited equally long, the older one is evicted.
-        Some((connections.len(), evictable, waited, holder, Reverse(*id)))
+        let (reason, waited) = activity.evictable(now, slow_after)?;
+        Some(EvictionCandidate {
+            held: connections.len(),
+            reason,
+            waited,
+            holder,
+            id: Reverse(*id),
+        })
     });
     evictable.max()
 }
@@ -285,7 +305,7 @@ impl Connections {
     pub async fn keep_within_budget(&self) {
         loop {
             self.budget.exceeded().await;
-            self.relieve(Instant::now());
+            self.enforce_memory_budget(Instant::now());
             // Gives the connections that were reset time to release their memory.
             sleep(RELIEF_INTERVAL).await;
         }
@@ -294,7 +314,7 @@ impl Connections {
     /// If the connections exceed the memory budget, resets some until an eighth of it is
     /// free: those of the address or principal that holds most, and behind a proxy, where all
     /// share an address, those of the principal that holds most there.
-    fn relieve(&self, now: Instant) {
+    fn enforce_memory_budget(&self, now: Instant) {
         let mut pools = self.lock();
         let mut used = 0;
         let mut by_network = HashMap::<_, usize>::new();

@@ -98,7 +98,8 @@ impl Client<'_> {
 
 /// A service that responds to the requests of a transport.
 pub trait Service: Send + Sync + 'static {
-    /// Responds to a request.
+    /// Responds to a request. Must call [`validate`] first and reject what it rejects: this is the
+    /// defence against request smuggling.
     fn call<'a>(
         &'a self,
         client: Client<'a>,

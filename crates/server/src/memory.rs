@@ -3,7 +3,7 @@
 //! A client decides for how long its request and its response stay in memory: it may send
 //! slowly, read slowly, or close the flow-control window of HTTP/2. A limit for each
 //! connection multiplies with their number, so all connections share one budget. Beyond
-//! it, those that hold most are closed (see `Connections::relieve`).
+//! it, those that hold most are closed (see `Connections::enforce_memory_budget`).
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 

@@ -325,11 +325,13 @@ where
             if (self.written as f64) < min_written {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            (self.blocked_for, self.written) = (Duration::ZERO, 0);
+            self.blocked_for = Duration::ZERO;
+            self.written = 0;
             self.write_timer = None;
         }
         if written.is_ready() {
-            (self.blocked_at, self.write_timer) = (None, None);
+            self.blocked_at = None;
+            self.write_timer = None;
             return written;
         }
         let check_in = period - self.blocked_for;

@@ -93,10 +93,10 @@ async fn serve(
         let _ = server.await;
     }
     // The database may be unreachable; that must not block the shutdown.
-    let _ = timeout(FLUSH_TIMEOUT, api.webhooks.shutdown()).await;
+    let _ = timeout(FLUSH_TIMEOUT, api.dispatcher.shutdown()).await;
     tasks.shutdown().await;
     let _ = timeout(FLUSH_TIMEOUT, api.keys().flush_usage()).await;
-    let _ = timeout(FLUSH_TIMEOUT, store.note_open()).await;
+    let _ = timeout(FLUSH_TIMEOUT, store.record_open_time()).await;
     store.close().await;
     Ok(())
 }

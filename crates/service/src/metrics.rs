@@ -54,7 +54,10 @@ impl MetricsEndpoint {
         text.gauges("petstore_build_info", "The running version.")
             .sample(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
         self.http(&mut text);
-        webhooks(&mut text, self.api.webhooks.metrics());
+        self.cache(&mut text);
+        self.events(&mut text);
+        self.deprecated_requests(&mut text);
+        webhooks(&mut text, self.api.dispatcher.metrics());
         store(&mut text, &self.store.metrics());
         // Omitted while the database is unavailable.
         if let Ok(Ok(counts)) = counts {
@@ -139,44 +142,53 @@ impl MetricsEndpoint {
             &[("limit", &"address")],
             metrics.rate_limited_addresses.get(),
         );
+    }
+
+    fn cache(&self, text: &mut Exposition) {
         let mut cache = text.counters(
             "petstore_response_cache_requests_total",
             "Reads by result: a cache hit, a miss, or coalesced with another request's read.",
         );
-        let cached = api.cache_metrics();
+        let cached = self.api.cache_metrics();
         cache.sample(&[("result", &"hit")], cached.hits.get());
         cache.sample(&[("result", &"miss")], cached.misses.get());
         cache.sample(&[("result", &"coalesced")], cached.coalesced.get());
+    }
+
+    fn events(&self, text: &mut Exposition) {
         let mut streams = text.gauges(
             "petstore_event_streams",
             "Open event streams and long polls.",
         );
-        let events = &api.events.metrics;
+        let events = &self.api.event_feed.metrics;
         streams.sample(&[("kind", &"stream")], events.streams.get());
         streams.sample(&[("kind", &"long_poll")], events.long_polls.get());
         let mut rejected = text.counters(
             "petstore_rejected_event_streams_total",
             "Event streams and long polls rejected, by whose limit was reached.",
         );
-        for (limit, count) in metrics.rejected_streams() {
+        for (limit, count) in self.api.metrics.rejected_streams() {
             rejected.sample(&[("limit", &limit)], count);
         }
         text.counter(
             "petstore_skipped_events_total",
             "Events read and left out by a filter, of a client or of a webhook.",
-            api.event_tail.skipped.get(),
+            self.api.event_tail.skipped.get(),
         );
         text.counter(
             "petstore_purged_events_total",
             "Events that this process deleted because of their age or number.",
             events.purged.get(),
         );
+    }
+
+    fn deprecated_requests(&self, text: &mut Exposition) {
         let mut deprecated = text.counters(
             "petstore_deprecated_requests_total",
             "Requests for deprecated operations, by API key.",
         );
         let operation = api::DEPRECATED;
-        for (id, calls) in api.keys().deprecated_calls() {
+        for (id, calls) in self.api.keys().deprecated_calls() {
             deprecated.sample(&[("operation", &operation), ("api_key_id", &id)], calls);
         }
     }

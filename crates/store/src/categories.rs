@@ -80,7 +80,7 @@ impl Stored for Category {
             Some(after) => (EventType::CategoryUpdated, after),
             None => (EventType::CategoryDeleted, before?),
         };
-        LoggedChange::new(kind, category.id.get(), category)
+        Some(LoggedChange::new(kind, category.id.get(), category))
     }
 }
 

@@ -51,8 +51,8 @@ pub(super) trait Command: Send + 'static {
         Self::LANE
     }
 
-    /// Adds the rows that decide the command, and the number of new ids. A pet comes with the
-    /// order that claims it, an order with its pet.
+    /// Adds the keys of the rows that the decision depends on, and the number of new ids. The
+    /// order that claims a pet is loaded with the pet, and the pet of an order with the order.
     fn keys(&self, keys: &mut Keys);
 
     /// Decides the changes. It may run more than once, and has no effect outside `draft`.

@@ -1,9 +1,6 @@
 //! Imports: the command that writes a chunk, and the progress.
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::Path,
-};
+use std::collections::{HashMap, HashSet};
 
 use super::{
     Error, Store,
@@ -114,13 +111,5 @@ impl Store {
     pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
         let id = id.to_value().into_owned();
         self.write(&FORGET, vec![id]).await.map(drop)
-    }
-
-    /// Returns the canonical path of an SQLite file.
-    pub fn file(&self) -> Option<&Path> {
-        match self {
-            Self::Sqlite(db) => Some(db.path()),
-            Self::Postgres(_) => None,
-        }
     }
 }

@@ -57,7 +57,7 @@ mod url;
 mod webhooks;
 mod working_set;
 
-use std::pin::pin;
+use std::{path::Path, pin::pin};
 
 use futures_util::{StreamExt, future::BoxFuture, stream};
 use jiff::{SignedDuration, Timestamp};
@@ -155,8 +155,8 @@ pub enum Role {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub role: Role,
-    /// True to create the store if it does not exist. Only a service does: a command in the
-    /// wrong folder would create another one.
+    /// True to create the store if it does not exist: for a service, and for `import` and
+    /// `seed`. Other commands fail: in the wrong folder they would create a second store.
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,
@@ -237,6 +237,14 @@ impl Store {
         })
     }
 
+    /// Returns the canonical path of an SQLite file.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(db) => Some(db.path()),
+            Self::Postgres(_) => None,
+        }
+    }
+
     /// Drains the write queues, then closes the database.
     pub async fn close(&self) {
         on_database!(self, db => db.close().await)
@@ -244,15 +252,14 @@ impl Store {
 
     /// Records that the store is open now, for the next process: see [`Settling`]. On
     /// PostgreSQL the clock of the server decides.
-    pub async fn note_open(&self) -> Result<(), Error> {
+    pub async fn record_open_time(&self) -> Result<(), Error> {
         match self {
-            Self::Sqlite(db) => db.note_open().await,
+            Self::Sqlite(db) => db.record_open_time().await,
             Self::Postgres(_) => Ok(()),
         }
     }
 
-    /// Returns `time` of the clock of deliveries, or an earlier time that has passed even if the
-    /// clock is fast.
+    /// Clamps a time of the clock of deliveries to one that has passed even if that clock is fast.
     pub fn limit_to_certain(&self, time: Timestamp) -> Timestamp {
         match self {
             Self::Sqlite(db) => time.min(db.certain_time()),
@@ -419,11 +426,11 @@ impl Store {
         on_database!(self, db => db.event_source())
     }
 
-    /// Follows the head of the event log: the last sequence number up to which the order
-    /// of events is final. No event appears at or before it later. On PostgreSQL it moves
-    /// while it is followed, or by [`event_sync`](Self::event_sync). It restarts from 0
-    /// on another server, after a failover: only reading tells whether a position is still
-    /// valid.
+    /// Returns a receiver of the head of the event log: the last sequence number up to which
+    /// the order of events is final. No event appears at or before it later. On PostgreSQL it
+    /// moves while it has receivers ([`poll_event_head`](Self::poll_event_head)), or by
+    /// [`event_sync`](Self::event_sync). It restarts from 0 on another server, after a
+    /// failover: only reading tells whether a position is still valid.
     pub fn event_head(&self) -> watch::Receiver<i64> {
         on_database!(self, db => db.event_head())
     }
@@ -466,12 +473,12 @@ impl Store {
         Ok(through.ok_or(MissingRow)?)
     }
 
-    /// Keeps the head moving while it is followed. Never returns.
-    pub async fn event_follow(&self) {
+    /// Polls the server and advances the head while it has receivers. On SQLite the writer does
+    /// that. Never returns.
+    pub async fn poll_event_head(&self) {
         match self {
-            // The writer moves it.
             Self::Sqlite(_) => std::future::pending().await,
-            Self::Postgres(db) => db.event_follow().await,
+            Self::Postgres(db) => db.poll_event_head().await,
         }
     }
 

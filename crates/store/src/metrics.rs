@@ -43,9 +43,8 @@ pub struct PoolMetrics {
     pub statements_in_flight: i64,
 }
 
-/// Commits of client writes since the store was opened. On SQLite, writes that
-/// change nothing cached (API keys, replays, the purge) are not counted; on
-/// PostgreSQL, background statements are not.
+/// Commits of commands since the store was opened. Only a command that logs an event counts as a
+/// write, and a commit without one is not recorded. All failures are counted.
 #[derive(Debug)]
 pub struct CommitMetrics {
     /// Writes that shared a commit.

@@ -184,7 +184,8 @@ impl Stored for Order {
         } else {
             EventType::of_order(order.status)
         };
-        LoggedChange::new(kind, order.id.get(), &order.clone().without_buyer())
+        let shown = order.clone().without_buyer();
+        Some(LoggedChange::new(kind, order.id.get(), &shown))
     }
 }
 

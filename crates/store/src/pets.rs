@@ -139,7 +139,7 @@ impl Stored for Pet {
         };
         Some(LoggedChange {
             is_append: before.is_none(),
-            ..LoggedChange::new(kind, pet.id.get(), pet)?
+            ..LoggedChange::new(kind, pet.id.get(), pet)
         })
     }
 }

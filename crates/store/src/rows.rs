@@ -60,17 +60,13 @@ pub(super) struct LoggedChange {
 }
 
 impl LoggedChange {
-    pub(super) fn new<T: Serialize>(
-        kind: EventType,
-        resource_id: i64,
-        resource: &T,
-    ) -> Option<Self> {
-        Some(Self {
+    pub(super) fn new<T: Serialize>(kind: EventType, resource_id: i64, resource: &T) -> Self {
+        Self {
             kind,
             resource_id,
             data: to_json(resource),
             is_append: false,
-        })
+        }
     }
 }
 

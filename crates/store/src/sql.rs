@@ -9,7 +9,8 @@ use std::{
 use super::table::Kind;
 
 /// A statement and the types of its parameters, which are `$1`, `$2` and so on. SQLite
-/// numbers them by their first appearance, so they must appear in this order.
+/// numbers them by their first appearance, so they must appear in this order; a statement of
+/// SQLite that uses them in another order writes `?1`.
 #[derive(Debug)]
 pub(super) struct Sql {
     pub(super) name: &'static str,

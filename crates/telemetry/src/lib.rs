@@ -1,7 +1,7 @@
 //! Telemetry: metrics, and the log with its access and audit events.
 //!
 //! These are the building blocks. Each module owns the metrics that it records;
-//! `service/metrics.rs` gives them their names.
+//! `crates/service/src/metrics.rs` gives them their names.
 
 pub mod access_log;
 pub mod audit_log;

@@ -51,9 +51,12 @@ pub fn init() -> [WorkerGuard; 2] {
             .buffered_lines_limit(MAX_BUFFERED_LINES)
             .finish(io::stderr())
     };
-    let ((audit, audit_guard), (other, guard)) = (buffered(), buffered());
-    let dropped = (audit.error_counter(), other.error_counter());
-    // Our own events only: dependencies may log whatever a client sends them.
+    let (audit, audit_guard) = buffered();
+    let (other, guard) = buffered();
+    let dropped_audit = audit.error_counter();
+    let dropped_other = other.error_counter();
+    // Our own events only (the names of all our crates start with `petstore`): dependencies may
+    // log whatever a client sends them.
     let own_events = Targets::new().with_target("petstore", Level::INFO);
     let registry = tracing_subscriber::registry();
     if stderr_is_terminal() {
@@ -80,7 +83,7 @@ pub fn init() -> [WorkerGuard; 2] {
             .with_target(false);
         registry.with(json.with_filter(own_events)).init();
     }
-    thread::spawn(move || report_dropped_lines(&dropped.0, &dropped.1));
+    thread::spawn(move || report_dropped_lines(&dropped_audit, &dropped_other));
     panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string);
         let error = panic.payload_as_str().unwrap_or("no message");

@@ -7,9 +7,11 @@ mod startup;
 use std::{
     env,
     error::Error,
-    fs,
+    fs, io,
     net::{SocketAddr, TcpListener},
+    path::PathBuf,
     process::{self, ExitCode},
+    sync::Arc,
 };
 
 use clap::{Args, builder::RangedU64ValueParser};
@@ -26,6 +28,7 @@ use super::{
 use api::{Origin, RateLimit, Scheme, StreamLimits};
 use bind::bind;
 use domain::event::EventRetention;
+use server::Tls;
 use service::{Config, Listeners};
 use startup::Start;
 use store::{DatabaseUrl, Options, Role, Store};
@@ -238,41 +241,12 @@ impl Serve {
                 folder.display()
             )
         })?;
-        let demo_directory = demo.as_ref().map(|demo| demo.directory().to_owned());
         if let Some(demo) = &demo {
             self.database = demo.database();
         }
+        let demo_directory = demo.as_ref().map(|demo| demo.directory().to_owned());
         // Installed first, so that a signal during startup is not lost.
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hangup = interrupt::hangup()?;
-        let mut stop = async move || {
-            let signal = tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-                () = interrupt::next(&mut hangup) => "SIGHUP",
-            };
-            // A closed terminal may send it twice, through the kernel and through the shell.
-            hangup = None;
-            signal
-        };
-        let shutdown = async move {
-            let signal = stop().await;
-            if stderr_is_terminal() {
-                status!(
-                    "Shutting down: finishing requests in flight. Press Ctrl-C again to stop now."
-                );
-            } else {
-                tracing::info!(signal, "shutting down");
-            }
-            tokio::spawn(async move {
-                stop().await;
-                // The process ends here, so nothing else deletes it.
-                let _ = demo_directory.map(fs::remove_dir_all);
-                process::exit(1);
-            });
-        };
-
+        let mut shutdown = Box::pin(shutdown_signal(demo_directory)?);
         let tls = self.tls.load()?;
         let warn = |warning: String| tracing::warn!(warning, "insecure database connection");
         let database = self.database.url_with_warnings(warn)?;
@@ -291,7 +265,6 @@ impl Serve {
             is_new: matches!(&database, DatabaseUrl::Sqlite(file) if !file.exists()),
             database,
         };
-        let mut shutdown = Box::pin(shutdown);
         let opening = async {
             let store = Store::open(&start.database, &Options::new(Role::Service)).await?;
             let demo_key = match &demo {
@@ -306,12 +279,26 @@ impl Serve {
         };
         self.report_startup(&store, &start, demo_key).await;
 
+        let listeners = Listeners {
+            api: listener.try_into()?,
+            metrics: metrics
+                .map(|(listener, _)| listener.try_into())
+                .transpose()?,
+        };
+        service::run(listeners, store, self.config(tls), shutdown).await?;
+        if stderr_is_terminal() {
+            status!("Stopped.");
+        }
+        Ok(())
+    }
+
+    fn config(self, tls: Option<Arc<Tls>>) -> Config {
         let mut limits = server::Limits::default();
         limits.max_connections += self.max_streams;
         limits.max_connections = limits.max_connections.min(max_connections());
         limits.max_connections_per_address = self.max_connections_per_address;
         limits.drain_delay = self.drain_delay.unsigned_abs();
-        let config = Config {
+        Config {
             api: api::Config {
                 public_url: self.urls.public_url,
                 staging_url: self.urls.staging_url,
@@ -338,19 +325,40 @@ impl Serve {
                 count: self.max_events,
             },
             tls,
-        };
-        let listeners = Listeners {
-            api: listener.try_into()?,
-            metrics: metrics
-                .map(|(listener, _)| listener.try_into())
-                .transpose()?,
-        };
-        service::run(listeners, store, config, shutdown).await?;
-        if stderr_is_terminal() {
-            status!("Stopped.");
         }
-        Ok(())
     }
+}
+
+/// Installs the handlers of signals. The returned future completes at the first signal to shut
+/// down; a second one ends the process and deletes the folder of the demo.
+fn shutdown_signal(demo_directory: Option<PathBuf>) -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = interrupt::hangup()?;
+    let mut stop = async move || {
+        let signal = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            () = interrupt::next(&mut hangup) => "SIGHUP",
+        };
+        // A closed terminal may send it twice, through the kernel and through the shell.
+        hangup = None;
+        signal
+    };
+    Ok(async move {
+        let signal = stop().await;
+        if stderr_is_terminal() {
+            status!("Shutting down: finishing requests in flight. Press Ctrl-C again to stop now.");
+        } else {
+            tracing::info!(signal, "shutting down");
+        }
+        tokio::spawn(async move {
+            stop().await;
+            // The process ends here, so nothing else deletes it.
+            let _ = demo_directory.map(fs::remove_dir_all);
+            process::exit(1);
+        });
+    })
 }
 
 /// File descriptors kept free for the database, the log and other files, and for

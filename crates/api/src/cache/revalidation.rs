@@ -105,7 +105,7 @@ impl Backoff {
 
     /// Records that the response was outdated. Counts once for all requests that notice it at the
     /// same time.
-    pub fn start(&self) {
+    pub fn record_outdated(&self) {
         let reads = self.next.load(Relaxed);
         let started = self.remaining.compare_exchange(0, reads, Relaxed, Relaxed);
         if started.is_ok() {
@@ -115,7 +115,7 @@ impl Backoff {
     }
 
     /// Records that the response was valid.
-    pub fn reset(&self) {
+    pub fn record_valid(&self) {
         self.next.store(1, Relaxed);
     }
 }
@@ -157,12 +157,12 @@ mod tests {
         for expected in [1, 1, 2, 4, 8, 16, 16] {
             assert_eq!(reads(), expected);
             assert_eq!(backoff.remaining(), 0);
-            backoff.start();
-            backoff.start();
+            backoff.record_outdated();
+            backoff.record_outdated();
         }
         assert_eq!(reads(), 16);
-        backoff.reset();
-        backoff.start();
+        backoff.record_valid();
+        backoff.record_outdated();
         assert_eq!(reads(), 1);
     }
 

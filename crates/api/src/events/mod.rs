@@ -23,7 +23,7 @@ pub const FEED_PATH: &str = "/v1/events";
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = EventQuery::parse(&request)?;
     let visible = request.visible_events(query.filter)?;
-    let feed = &api.events;
+    let feed = &api.event_feed;
     let limit = query.limit.get();
     let queue = api.keys().scan_queue(&request.key_hash());
     let reading = match queue.try_read_page() {
@@ -59,11 +59,22 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
             Next::Unauthorized(failure) => return Err(failure.into()),
         };
     }
-    let lengths = page.events.iter().map(|event| event.json().len() + 1);
+    // The log grows at one end only.
+    let has_next = query.sort == Sort::Asc || feed.has_older(page.end).await?;
+    let link = has_next.then(|| api.links.events(&query.next(page.end)));
+    Ok(response::no_store_page(
+        json_array(&page.events).into(),
+        link,
+        request.headers(),
+    ))
+}
+
+fn json_array(events: &Events) -> Vec<u8> {
+    let lengths = events.iter().map(|event| event.json().len() + 1);
     // The exact size, because the body stays in memory until the client has read it.
     let mut body = Vec::with_capacity(lengths.sum::<usize>() + 2);
     body.push(b'[');
-    for event in &page.events {
+    for event in events {
         body.extend(event.json());
         body.push(b',');
     }
@@ -71,14 +82,7 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
         body.pop();
     }
     body.push(b']');
-    // The log grows at one end only.
-    let has_next = query.sort == Sort::Asc || feed.has_older(page.end).await?;
-    let link = has_next.then(|| api.links.events(&query.next(page.end)));
-    Ok(response::unstored_page(
-        body.into(),
-        link,
-        request.headers(),
-    ))
+    body
 }
 
 /// Responds with the log as it grows, as Server-Sent Events.
@@ -86,14 +90,14 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
     let query = EventQuery::parse(&request)?;
     let after = last_event_id(request.headers())?.or(query.after);
     let visible = request.visible_events(query.filter)?;
-    let feed = &api.events;
+    let feed = &api.event_feed;
     feed.store.event_sync().await?;
     let position = match after {
         None | Some(After::Now) => feed.newest().await?,
         Some(After::Id(id)) => {
             // The position is verified before the stream starts.
             let read = feed.store.event_read(Some(id), Sort::Asc, 1).await?;
-            read.map_err(ApiError::EventsGone)?;
+            read.map_err(ApiError::PositionGone)?;
             id
         }
     };

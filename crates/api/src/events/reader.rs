@@ -62,13 +62,13 @@ impl Reader {
         slot: Slot,
     ) -> Self {
         Self {
-            feed: api.events.clone(),
+            feed: api.event_feed.clone(),
             visible,
             position,
             is_scanning: false,
             reading: None,
             queue: api.keys().scan_queue(&request.key_hash()),
-            changes: api.events.tail.subscribe(),
+            changes: api.event_feed.tail.subscribe(),
             keys: api.keys().clone(),
             key: request.key_hash(),
             revocations: api.keys().revocations(),

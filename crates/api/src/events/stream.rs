@@ -42,7 +42,7 @@ pub fn body(api: &Api, request: &ApiRequest, reader: Reader) -> ResponseBody {
     let mut random = rand::rng();
     let retry = random.random_range(2000..5000);
     let sent = reader.position();
-    let limits = &api.events.limits;
+    let limits = &api.event_feed.limits;
     let stream = EventStream {
         // The chunk has the position, so that a client that is cut off before the first event
         // resumes there.
@@ -86,7 +86,7 @@ impl EventStream {
             Ok(Next::Stopped) => self.end(StreamEnd::Shutdown),
             Ok(Next::Unauthorized(_)) => self.end(StreamEnd::ApiKeyInvalid),
             // The client resumes, and is told to start over.
-            Err(ApiError::EventsGone(_)) => self.end(StreamEnd::PositionGone),
+            Err(ApiError::PositionGone(_)) => self.end(StreamEnd::PositionGone),
             Err(_) => {
                 self.reader.pause(rand::random_range(RETRY_DELAY)).await;
                 Some((Bytes::from_static(COMMENT), self))
@@ -123,9 +123,9 @@ struct StreamLog {
 
 impl StreamLog {
     fn new(api: &Api, request: &ApiRequest) -> Self {
-        api.events.metrics.streams.add(1);
+        api.event_feed.metrics.streams.add(1);
         Self {
-            feed: api.events.clone(),
+            feed: api.event_feed.clone(),
             access_log: api.access_log,
             request_id: request.request_id.to_str().unwrap_or_default().into(),
             api_key_id: request.api_key_id(),

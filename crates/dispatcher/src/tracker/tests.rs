@@ -217,7 +217,7 @@ fn a_failed_event_is_scheduled_for_a_retry_and_saved_at_once() {
 }
 
 #[test]
-fn an_endpoint_that_fails_backs_off_without_putting_events_off() {
+fn a_receiver_that_fails_backs_off_without_putting_events_off() {
     let mut tracker = with_events(9);
     start(&mut tracker, NOW);
     for sequence in 1..=4 {
@@ -245,7 +245,7 @@ fn an_endpoint_that_fails_backs_off_without_putting_events_off() {
     assert_eq!(start(&mut tracker, paused_until), [5, 7, 8, 9]);
 }
 
-/// The endpoint may reject only some events.
+/// The receiver may reject only some events.
 #[test]
 fn events_that_fail_as_probes_do_not_block_the_others() {
     let mut tracker = with_events(8);
@@ -286,7 +286,7 @@ fn an_event_that_often_fails_as_a_probe_is_scheduled_for_a_retry() {
 }
 
 #[test]
-fn retry_after_pauses_the_endpoint() {
+fn retry_after_pauses_the_receiver() {
     let mut tracker = with_events(6);
     start(&mut tracker, NOW);
     let busy = retry_after(429, Some("3600"));
@@ -394,7 +394,7 @@ fn a_retry_whose_event_is_gone_is_given_up() {
 
 /// A delivery has ten attempts, which are not spent on probes unless there is no new event.
 #[test]
-fn retries_wait_for_an_endpoint_that_backs_off() {
+fn retries_wait_for_a_receiver_that_backs_off() {
     for (events, expected) in [(5, 5), (4, -11)] {
         let mut tracker = with_events(events);
         start(&mut tracker, NOW);

@@ -1,4 +1,4 @@
-//! The schedule of retries, and the rules for disabling an endpoint.
+//! The schedule of retries, and the rules for disabling a receiver.
 
 use jiff::{SignedDuration, Timestamp, fmt::strtime::BrokenDownTime, tz::TimeZone};
 
@@ -29,7 +29,7 @@ const BACKOFF_AFTER_FAILURES: u32 = 5;
 const MIN_BACKOFF: SignedDuration = SignedDuration::from_secs(5);
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_hours(1);
 
-/// The time after which an endpoint that keeps failing is disabled.
+/// The time after which a receiver that keeps failing is disabled.
 const DISABLE_AFTER: SignedDuration = SignedDuration::from_hours(5 * 24);
 
 /// The result of one attempt to deliver an event.
@@ -73,7 +73,7 @@ pub fn latest_attempt(now: Timestamp) -> Timestamp {
     now.checked_add(MAX_ATTEMPT_DELAY).unwrap_or(Timestamp::MAX)
 }
 
-/// The health of an endpoint, across all events.
+/// The health of a receiver, across all events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointHealth {
     pub consecutive_failures: u32,
@@ -81,7 +81,7 @@ pub struct EndpointHealth {
     pub failing_since: Option<Timestamp>,
 }
 
-/// The consequence of an attempt for the endpoint.
+/// The consequence of an attempt for the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
     Continue,
@@ -92,7 +92,7 @@ pub enum NextStep {
 
 impl EndpointHealth {
     /// Records the result of an attempt. `certain` is a time that has passed even if the clock is
-    /// fast, so that a fast clock disables no endpoint.
+    /// fast, so that a fast clock disables no receiver.
     pub fn record(&mut self, outcome: Outcome, now: Timestamp, certain: Timestamp) -> NextStep {
         let retry_after = match outcome {
             Outcome::Delivered => {
@@ -114,7 +114,7 @@ impl EndpointHealth {
         }
     }
 
-    /// Returns true if the endpoint has failed so often that it is not the fault of an event.
+    /// Returns true if the receiver has failed so often that it is not the fault of an event.
     pub fn is_backing_off(&self) -> bool {
         self.consecutive_failures >= BACKOFF_AFTER_FAILURES
     }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_backs_off_after_consecutive_failures() {
+    fn a_receiver_backs_off_after_consecutive_failures() {
         let now = Timestamp::UNIX_EPOCH;
         let mut health = EndpointHealth::default();
         for _ in 0..4 {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_disabled_by_a_410_and_by_five_days_of_failures() {
+    fn a_receiver_is_disabled_by_a_410_and_by_five_days_of_failures() {
         let start = Timestamp::UNIX_EPOCH;
         let gone = EndpointHealth::default().record_at(Outcome::Gone, start);
         assert_eq!(gone, NextStep::Disable(DisabledReason::ReceiverGone));

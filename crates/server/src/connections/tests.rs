@@ -292,13 +292,13 @@ fn the_address_that_holds_most_memory_loses_its_largest_connections() {
     let hold = |client, megabytes| holder(&connections, client, None, megabytes * MEGABYTE);
     let mut holders = vec![hold("192.0.2.1", 3)];
     holders.extend([1, 2, 1, 1].map(|megabytes| hold("192.0.2.2", megabytes)));
-    connections.relieve(connections.epoch);
+    connections.enforce_memory_budget(connections.epoch);
     assert!(reset(&holders).is_empty(), "it is within the budget");
     holders.push(hold("192.0.2.3", 1));
-    connections.relieve(connections.epoch);
+    connections.enforce_memory_budget(connections.epoch);
     assert_eq!(reset(&holders), [2]);
     // What is about to be released counts as free.
-    connections.relieve(connections.epoch);
+    connections.enforce_memory_budget(connections.epoch);
     assert_eq!(reset(&holders), [2]);
     drop(holders);
     assert_eq!(connections.metrics.held_bytes.load(Relaxed), 0);
@@ -312,7 +312,7 @@ fn an_evicted_connection_counts_until_it_is_closed() {
     let holders = [hold("192.0.2.1", 5), hold("192.0.2.2", 4)];
     let id = holders[0].0.id;
     connections.evict(&mut connections.lock(), false, address("192.0.2.1"), id);
-    connections.relieve(connections.epoch);
+    connections.enforce_memory_budget(connections.epoch);
     assert_eq!(reset(&holders), [0]);
 }
 
@@ -325,7 +325,7 @@ fn a_principal_is_one_holder_whatever_its_addresses() {
         holders.push(holder(&connections, &client, Some(7), MEGABYTE));
     }
     holders.push(holder(&connections, "192.0.2.10", Some(8), 3 * MEGABYTE));
-    connections.relieve(connections.epoch);
+    connections.enforce_memory_budget(connections.epoch);
     let reset = reset(&holders);
     assert!(reset.len() == 2 && !reset.contains(&6), "{reset:?}");
 }
@@ -341,7 +341,7 @@ fn behind_a_proxy_the_principal_that_holds_most_goes_first() {
         hold(None, 2),
         hold(Some(2), 2),
     ];
-    connections.relieve(connections.epoch);
+    connections.enforce_memory_budget(connections.epoch);
     assert_eq!(reset(&holders).len(), 1);
     assert!(matches!(reset(&holders)[..], [1 | 2]));
 }

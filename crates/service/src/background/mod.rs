@@ -45,7 +45,7 @@ pub(crate) fn start(
     );
     supervisor.spawn(
         "purge_events",
-        &(store.clone(), api.events.clone(), event_retention),
+        &(store.clone(), api.event_feed.clone(), event_retention),
         tasks::purge_events,
     );
     supervisor.spawn(
@@ -54,7 +54,7 @@ pub(crate) fn start(
         tasks::purge_deliveries,
     );
     supervisor.spawn("purge_imports", store, tasks::purge_imports);
-    supervisor.spawn("note_open_store", store, tasks::note_open_store);
+    supervisor.spawn("record_open_time", store, tasks::record_open_time);
     let imports = supervisor.imports.clone();
     supervisor.spawn("accept_imports", &imports, tasks::accept_imports);
     supervisor.spawn("poll_event_log", store, tasks::poll_event_log);
@@ -63,7 +63,7 @@ pub(crate) fn start(
         &api.event_tail,
         tasks::cache_newest_events,
     );
-    supervisor.spawn("deliver_webhooks", &api.webhooks, tasks::deliver_webhooks);
+    supervisor.spawn("deliver_webhooks", &api.dispatcher, tasks::deliver_webhooks);
     supervisor.spawn(
         "report_shed_requests",
         &api.metrics,

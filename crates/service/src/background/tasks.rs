@@ -20,7 +20,7 @@ const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const DELIVERY_PURGE_INTERVAL: Duration = Duration::from_secs(60);
 const IMPORT_PURGE_INTERVAL: Duration = Duration::from_secs(3600);
-const OPEN_NOTE_INTERVAL: Duration = Duration::from_secs(60);
+const OPEN_TIME_INTERVAL: Duration = Duration::from_secs(60);
 const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
@@ -72,10 +72,10 @@ pub async fn purge_imports(store: Arc<Store>) {
 }
 
 /// Regularly records that the store is open, for a process that starts after a crash.
-pub async fn note_open_store(store: Arc<Store>) {
-    sleep(OPEN_NOTE_INTERVAL).await;
-    let note = || store.note_open();
-    every(OPEN_NOTE_INTERVAL, "recording of the open time", note).await;
+pub async fn record_open_time(store: Arc<Store>) {
+    sleep(OPEN_TIME_INTERVAL).await;
+    let record = || store.record_open_time();
+    every(OPEN_TIME_INTERVAL, "recording of the open time", record).await;
 }
 
 /// Accepts animals from `petstore import` and `petstore seed`.
@@ -85,7 +85,7 @@ pub async fn accept_imports(imports: Arc<ImportServer>) {
 
 /// Moves the head of the event log.
 pub async fn poll_event_log(store: Arc<Store>) {
-    store.event_follow().await;
+    store.poll_event_head().await;
 }
 
 /// Caches the newest events in memory.

@@ -230,7 +230,8 @@ CREATE TABLE imports (
 
 -- Receivers of events, with their secrets: deliveries are signed with them.
 -- types: names separated by spaces. api_key_id: the API key that created it.
--- position: the id of the last event that needs no first attempt anymore.
+-- position: the id of an event; every event up to it was delivered, skipped, or has a row in
+-- webhook_deliveries.
 -- paused_until: no attempt is made before. revision, epoch: see
 -- StoredWebhook. secret_request: see SigningSecrets.
 -- lease_owner, lease_expires_at: always null; PostgreSQL has several replicas.

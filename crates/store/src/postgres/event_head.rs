@@ -195,7 +195,7 @@ impl Postgres {
         Ok(())
     }
 
-    pub(crate) async fn event_follow(&self) {
+    pub(crate) async fn poll_event_head(&self) {
         let events = &self.events;
         let mut latch = ErrorLatch::new("event log poll");
         let mut head = 0;
@@ -214,7 +214,8 @@ impl Postgres {
             }
             let new = *events.head.borrow();
             if head != new {
-                (head, moved_at) = (new, Instant::now());
+                head = new;
+                moved_at = Instant::now();
             }
             let interval = if moved_at.elapsed() < Duration::from_secs(1) {
                 POLL_INTERVAL

@@ -64,6 +64,13 @@ impl Slot {
     }
 }
 
+/// The result of a statement.
+struct Completed {
+    rows: Vec<Row>,
+    /// True if the server sent a warning while it ran.
+    warned: bool,
+}
+
 pub(super) const LOCK: &str = "no thread panics while holding the lock";
 
 #[derive(Debug)]
@@ -119,7 +126,7 @@ impl Pool {
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
         match self.run(sql, parameters).await? {
-            Ok((rows, _)) => Ok(rows),
+            Ok(completed) => Ok(completed.rows),
             Err(error) => Err(error.into()),
         }
     }
@@ -136,15 +143,16 @@ impl Pool {
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
         match self.run(sql, parameters).await? {
-            Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(CommitWarning))),
-            Ok((rows, false)) => Ok(rows),
+            Ok(completed) if completed.warned => {
+                Err(Error::OutcomeUnknown(Arc::new(CommitWarning)))
+            }
+            Ok(completed) => Ok(completed.rows),
             Err(error) if error.is_rolled_back() => Err(error.into()),
             Err(error) => Err(Error::OutcomeUnknown(Arc::new(error))),
         }
     }
 
-    /// Runs a statement. Returns its rows, and whether the server sent a warning while it ran.
-    /// The outer error means that there is no connection: nothing was sent.
+    /// Runs a statement. The outer error means that there is no connection: nothing was sent.
     ///
     /// Boxed, so that this future does not enlarge that of every request, including those that are
     /// served from memory.
@@ -152,7 +160,7 @@ impl Pool {
         &'a self,
         sql: &'static Sql,
         parameters: Parameters<'a>,
-    ) -> BoxFuture<'a, Result<Result<(Vec<Row>, bool), PostgresError>, Error>> {
+    ) -> BoxFuture<'a, Result<Result<Completed, PostgresError>, Error>> {
         Box::pin(async move {
             let _in_flight = self.in_flight.track();
             let (slot, connection) = self.connection().await?;
@@ -161,7 +169,7 @@ impl Pool {
             Ok(match timeout(STATEMENT_TIMEOUT, statement).await {
                 Ok(Ok(rows)) => {
                     let warned = connection.warnings.load(Ordering::Acquire) != before;
-                    Ok((rows, warned))
+                    Ok(Completed { rows, warned })
                 }
                 Ok(Err(error)) => {
                     self.discard_if_unusable(slot, &connection, &error);

@@ -46,7 +46,7 @@ impl Watermark {
     /// whether step 2 has to follow.
     pub(super) fn begin(&mut self, server: i64, last: i64, stable: i64) -> bool {
         // Numbers never go backwards, unless this is another server, or the sequence was
-        // reset: the decisions made here are no longer valid.
+        // reset: what is known here is no longer valid.
         if server != self.server || last < self.last {
             *self = Self {
                 server,
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_decided_once_their_holders_are_gone() {
+    fn numbers_are_stable_once_their_holders_are_gone() {
         let mut watermark = Watermark::default();
         assert_eq!(poll(&mut watermark, SERVER, 5, &[]), 5);
         assert_eq!(poll(&mut watermark, SERVER, 7, &["3/1"]), 5);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_decided_is_known_from_the_start() {
+    fn what_others_know_to_be_stable_is_known_from_the_start() {
         let mut watermark = Watermark::default();
         assert!(watermark.begin(SERVER, 9, 7));
         let holders = HashMap::from([("3/1".into(), None)]);

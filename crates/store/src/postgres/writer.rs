@@ -28,7 +28,7 @@ use super::{
         queue::StoreClosed,
     },
     batch::{self, QueueEntry},
-    pool::Pool,
+    pool::{LOCK, Pool},
     session::{Failure, Session},
 };
 
@@ -152,8 +152,6 @@ impl Writer {
         }
     }
 }
-
-const LOCK: &str = "no task panics while holding the lock";
 
 /// One of the tasks that execute queued commands.
 struct Worker {

@@ -174,7 +174,7 @@ impl Sqlite {
         now.checked_sub(retention).unwrap_or(Timestamp::MIN)
     }
 
-    pub(super) async fn note_open(&self) -> Result<(), Error> {
+    pub(super) async fn record_open_time(&self) -> Result<(), Error> {
         let now = Value::Int(self.certain_time().as_microsecond());
         self.write(&NOTE_OPEN, vec![now]).await.map(drop)
     }

@@ -160,7 +160,10 @@ fn is_in_use(index: &File) -> bool {
 /// written to disk.
 fn rewrite(path: &Path, length: Option<u64>) -> io::Result<File> {
     let file = open_regular(path, File::options().read(true).write(true))?;
-    let length = length.map_or_else(|| Ok(file.metadata()?.len()), io::Result::Ok)?;
+    let length = match length {
+        Some(length) => length,
+        None => file.metadata()?.len(),
+    };
     copy(&file, &file, length)?;
     Ok(file)
 }
