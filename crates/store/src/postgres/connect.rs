@@ -30,6 +30,9 @@ use outbound::tls;
 
 type ServerConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
+/// A connection, the number of warnings from the server, and the connection's end.
+pub(super) type OpenConnection = (Client, Arc<AtomicU64>, ConnectionEnd);
+
 /// The reason why the server ends a connection, once it has.
 ///
 /// A server that ends an idle session sends the reason immediately. The driver then ends the
@@ -63,11 +66,8 @@ impl Connector {
         })
     }
 
-    /// Opens a connection and drives it on a task of its own. Returns it with a
-    /// counter of the server's warnings, and its end.
-    pub(super) fn connect(
-        &self,
-    ) -> BoxFuture<'_, Result<(Client, Arc<AtomicU64>, ConnectionEnd), PostgresError>> {
+    /// Opens a connection and drives it on a task of its own.
+    pub(super) fn connect(&self) -> BoxFuture<'_, Result<OpenConnection, PostgresError>> {
         Box::pin(async {
             let (client, connection) = self.connect_any().await?;
             let warnings = Arc::new(AtomicU64::new(0));
