@@ -87,6 +87,11 @@ impl<'a> Object<'a> {
         others.collect::<Vec<_>>().join(",").into_bytes().into()
     }
 
+    /// Returns the number of members.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns the members, sorted by their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'a>)> {
         self.0.iter().map(|(name, raw)| (&**name, Value(raw.get())))

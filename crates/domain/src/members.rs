@@ -1,7 +1,7 @@
 //! The members of resources and of objects in them: each is declared once, by its name and
 //! type, and read from and written to JSON and CSV.
 
-use std::{borrow::Cow, fmt::Debug};
+use std::{borrow::Cow, cell, fmt::Debug};
 
 use crate::{
     invalid::{Invalid, quoted},
@@ -246,6 +246,33 @@ impl Members for Object<'_> {
     }
 }
 
+/// The members of an object, of which each is read at most once. Once all have been read, no other
+/// is looked for: most clients send few of the optional ones.
+pub(crate) struct UnreadMembers<'a> {
+    object: &'a Object<'a>,
+    unread: cell::Cell<usize>,
+}
+
+impl<'a> UnreadMembers<'a> {
+    pub(crate) fn of(object: &'a Object<'a>) -> Self {
+        let unread = cell::Cell::new(object.len());
+        Self { object, unread }
+    }
+}
+
+impl Members for UnreadMembers<'_> {
+    fn optional<T: CellMember>(&self, name: &'static str) -> Result<Option<T>, Errors> {
+        if self.unread.get() == 0 {
+            return Ok(None);
+        }
+        let member = self.object.optional(name);
+        if !matches!(member, Ok(None)) {
+            self.unread.set(self.unread.get() - 1);
+        }
+        member
+    }
+}
+
 /// Returns errors of a member as errors of the whole.
 pub(crate) fn within(name: &'static str, errors: Errors) -> Errors {
     let errors = errors.into_iter().map(|error| error.within(name));
@@ -462,7 +489,7 @@ macro_rules! resource {
             const MEMBERS: &[$crate::json::KnownMember] = $resource::MEMBERS;
 
             fn from_object(object: &$crate::json::Object) -> Result<Self, $crate::members::Errors> {
-                Self::from_members(object)
+                Self::from_members(&$crate::members::UnreadMembers::of(object))
             }
         }
 

@@ -1,6 +1,6 @@
 //! Prices: an amount in the smallest unit of a currency.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
 
 use serde::{Serialize, Serializer};
 
@@ -42,10 +42,13 @@ const THREE_DIGITS: &str = "BHD IQD JOD KWD LYD OMR TND";
 impl Currency {
     /// Parses a code. Returns the reason if there is no such currency.
     pub fn parse(code: &str) -> Result<Self, String> {
-        Self::find(code).map(|(code, _)| Self(code)).ok_or_else(|| {
-            let got = quoted(code);
-            format!("must be the code of a currency (ISO 4217), such as EUR or USD, got {got}")
-        })
+        match DIGITS.get_key_value(code) {
+            Some((code, _)) => Ok(Self(code)),
+            None => Err(format!(
+                "must be the code of a currency (ISO 4217), such as EUR or USD, got {}",
+                quoted(code)
+            )),
+        }
     }
 
     pub fn as_str(self) -> &'static str {
@@ -54,17 +57,19 @@ impl Currency {
 
     /// Returns the number of digits after the decimal point.
     fn digits(self) -> usize {
-        Self::find(self.0).map_or(2, |(_, digits)| digits)
-    }
-
-    fn find(code: &str) -> Option<(&'static str, usize)> {
-        let all = [(TWO_DIGITS, 2), (NO_DIGITS, 0), (THREE_DIGITS, 3)];
-        all.into_iter().find_map(|(codes, digits)| {
-            let found = codes.split_ascii_whitespace().find(|it| *it == code)?;
-            Some((found, digits))
-        })
+        DIGITS[self.0]
     }
 }
+
+/// The number of digits after the decimal point of each currency, by its code.
+static DIGITS: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
+    let all = [(TWO_DIGITS, 2), (NO_DIGITS, 0), (THREE_DIGITS, 3)];
+    let codes = all.into_iter().flat_map(|(codes, digits)| {
+        let codes = codes.split_ascii_whitespace();
+        codes.map(move |code| (code, digits))
+    });
+    codes.collect()
+});
 
 impl Serialize for Currency {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -45,7 +45,9 @@ impl Command for CreatePet {
 
     fn keys(&self, keys: &mut Keys) {
         keys.draw(Sequence::Pets, 1);
-        keys.microchips.extend(self.0.microchip.clone());
+        if let Some(microchip) = &self.0.microchip {
+            keys.microchips.push(microchip.clone());
+        }
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, PetRejection> {

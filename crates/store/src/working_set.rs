@@ -109,10 +109,12 @@ impl WorkingSet {
         }
         match &change {
             Change::Pet(change) => {
-                self.microchips.retain(|_, pet| *pet != change.key);
-                let microchip = change.row.as_ref().and_then(Pet::claimed_microchip);
-                self.microchips
-                    .extend(microchip.map(|microchip| (microchip.clone(), change.key)));
+                if !self.microchips.is_empty() {
+                    self.microchips.retain(|_, pet| *pet != change.key);
+                }
+                if let Some(microchip) = change.row.as_ref().and_then(Pet::claimed_microchip) {
+                    self.microchips.insert(microchip.clone(), change.key);
+                }
             }
             Change::Order(change) => {
                 if let Some(order) = &change.row {

@@ -12,7 +12,7 @@ use super::{
         rows::{ForEachTable, Keyed, Rows, Stored},
         sql::Memo,
         statements::{ExplainTables, NamedSql},
-        table::{Column, Value, columns, names},
+        table::{Value, columns, names},
         tables::{ForEachKeys, Keys, Sequence, TableOf, Tables},
         working_set::{NewIds, Times, WorkingSet},
     },
@@ -45,11 +45,17 @@ statements! {
 /// The statements that read and write the rows of a table by their key.
 pub(super) struct TableSql {
     get: String,
-    insert: String,
-    /// Inserts a row that has the next id of its sequence, which SQLite then assigns. Given an
-    /// id, SQLite would check that it is an integer, and copy every page that the statement and
-    /// its triggers change, to undo them if it is none.
-    append: Option<String>,
+    /// Inserts a row without the columns after its last value, which are null. There is a statement
+    /// for each number of columns.
+    insert: Vec<String>,
+    /// Like `insert`, for a row that has the next id of its sequence, which SQLite then assigns.
+    /// Given an id, SQLite would check that it is an integer, and copy every page that the statement
+    /// and its triggers change, to undo them if it is none.
+    append: Option<Vec<String>>,
+    /// Each column, and the parameter that has its value.
+    assignments: Vec<String>,
+    /// The condition that finds a row by its key.
+    has_key: String,
     /// Reads the last id that was given to a row, by the service or by hand.
     last_id: Option<String>,
     delete: String,
@@ -63,42 +69,45 @@ impl TableSql {
     }
 
     /// Returns the statement that updates some columns of a row: `changed` has a bit for each.
-    /// Few sets of columns change together.
-    fn update_of<T: Keyed>(changed: u64) -> &'static str {
-        static ALL: Memo<(&str, u64), String> = Memo::new();
-        ALL.get(&(T::NAME, changed), || {
-            let mut key = assignments::<T>();
-            let others = key.split_off(T::KEY_COLUMNS);
-            let set: Vec<_> = (T::KEY_COLUMNS..)
-                .zip(others)
-                .filter(|(column, _)| changed >> column & 1 == 1)
-                .map(|(_, assignment)| assignment)
-                .collect();
-            format!(
-                "UPDATE OR ROLLBACK {} SET {} WHERE {}",
-                T::NAME,
-                set.join(", "),
-                key.join(" AND ")
-            )
-        })
+    fn update_of<T: Keyed>(&self, changed: u64) -> String {
+        let mut set = String::new();
+        for (column, assignment) in self.assignments.iter().enumerate() {
+            if changed >> column & 1 == 1 {
+                set.push_str(if set.is_empty() { "" } else { ", " });
+                set.push_str(assignment);
+            }
+        }
+        let (table, has_key) = (T::NAME, &self.has_key);
+        format!("UPDATE OR ROLLBACK {table} SET {set} WHERE {has_key}")
     }
 
     fn assemble<T: Keyed>() -> Self {
-        let all = T::all_columns();
-        let insert = |columns: &[Column]| {
-            let parameters = vec!["?"; columns.len()].join(", ");
-            let table = T::NAME;
-            let columns = names(columns);
-            // OR ROLLBACK saves the copies of pages that would undo this statement alone. If a
-            // constraint fails, the batch is undone, and its halves run again.
-            format!("INSERT OR ROLLBACK INTO {table} ({columns}) VALUES ({parameters})")
-        };
         let table = T::NAME;
-        let key = assignments::<T>()[..T::KEY_COLUMNS].join(" AND ");
+        let all = T::all_columns();
+        let derived = T::columns("").len();
+        let insert = |skipped: usize| {
+            let statements = (0..=derived).map(|used| {
+                let used = &all[skipped..used.max(skipped)];
+                let columns = [used, &all[derived..]].concat();
+                let parameters = vec!["?"; columns.len()].join(", ");
+                let columns = names(&columns);
+                // OR ROLLBACK saves the copies of pages that would undo this statement alone. If
+                // a constraint fails, the batch is undone, and its halves run again.
+                format!("INSERT OR ROLLBACK INTO {table} ({columns}) VALUES ({parameters})")
+            });
+            statements.collect()
+        };
+        let assignments = (1..)
+            .zip(&all)
+            .map(|(n, column)| format!("{} = ?{n}", column.name));
+        let assignments: Vec<_> = assignments.collect();
+        let key = assignments[..T::KEY_COLUMNS].join(" AND ");
         Self {
             get: format!("SELECT {} FROM {table} WHERE {key}", columns::<T>()),
-            insert: insert(&all),
-            append: Sequence::of::<T>().map(|_| insert(&all[1..])),
+            insert: insert(0),
+            append: Sequence::of::<T>().map(|_| insert(1)),
+            assignments,
+            has_key: key.clone(),
             last_id: Sequence::of::<T>().map(|_| {
                 format!(
                     "SELECT max(coalesce((SELECT max(id) FROM {table}), 0),
@@ -111,22 +120,15 @@ impl TableSql {
     }
 }
 
-/// Returns each column, and the parameter that has its value.
-fn assignments<T: Keyed>() -> Vec<String> {
-    let columns = (1..).zip(T::all_columns());
-    let assignments = columns.map(|(n, column)| format!("{} = ?{n}", column.name));
-    assignments.collect()
-}
-
 impl ExplainTables for TableSql {
     fn named<T: Keyed>() -> Vec<NamedSql> {
-        let all_columns = (1 << T::all_columns().len()) - (1 << T::KEY_COLUMNS);
-        let update = String::from(Self::update_of::<T>(all_columns));
         let sql = Self::of::<T>();
+        let all_columns = (1 << T::all_columns().len()) - (1 << T::KEY_COLUMNS);
+        let update = sql.update_of::<T>(all_columns);
         let all = [
             ("get", Some(&sql.get)),
-            ("insert", Some(&sql.insert)),
-            ("append", sql.append.as_ref()),
+            ("insert", sql.insert.last()),
+            ("append", sql.append.as_ref().and_then(|all| all.last())),
             ("last id", sql.last_id.as_ref()),
             ("update", Some(&update)),
             ("delete", Some(&sql.delete)),
@@ -184,12 +186,13 @@ fn load(db: &Connection, keys: &Keys, set: &mut WorkingSet) -> rusqlite::Result<
         set.category_names
             .extend(named.map(|category| (name.clone(), category.id)));
     }
-    // A pet that is sold may claim its microchip again.
-    let sold = (set.tables.pets.iter()).filter(|pet| pet.status == Some(PetStatus::Sold));
-    let microchips: Vec<_> = sold
-        .filter_map(|pet| pet.microchip.clone())
-        .chain(keys.microchips.iter().cloned())
-        .collect();
+    let mut microchips = keys.microchips.clone();
+    for pet in set.tables.pets.iter() {
+        // It may claim its microchip again.
+        if pet.status == Some(PetStatus::Sold) {
+            microchips.extend(pet.microchip.clone());
+        }
+    }
     for microchip in microchips {
         let text = MICROCHIP_HOLDER.text();
         let holder = query_one(db, text, [microchip.as_str()], read_row::<(PetId,)>)?;
@@ -249,7 +252,7 @@ fn load_rows<T: Keyed>(
     }
     let mut select = db.prepare_cached(&TableSql::of::<T>().get)?;
     for key in keys {
-        bind(&mut select, 0, |put| T::write_key(key, put))?;
+        bind(&mut select, |_| true, |put| T::write_key(key, put))?;
         if let Some(row) = select.raw_query().next()? {
             rows.load(read_row(row)?);
         }
@@ -272,7 +275,7 @@ impl<'a> ForEachTable<'a> for WriteRows<'_> {
         let set = rows.write_set();
         for key in set.deletes {
             let mut delete = self.db.prepare_cached(&TableSql::of::<T>().delete)?;
-            bind(&mut delete, 0, |put| T::write_key(key, put))?;
+            bind(&mut delete, |_| true, |put| T::write_key(key, put))?;
             delete.raw_execute()?;
         }
         for (stored, row) in set.updates {
@@ -283,7 +286,7 @@ impl<'a> ForEachTable<'a> for WriteRows<'_> {
         insert(self.db, set.inserts, next_id)?;
         if let (Some(sequence), Some(key)) = (sequence, set.last_withdrawn) {
             let mut take = self.db.prepare_cached(TAKE_ID.text())?;
-            bind(&mut take, 0, |put| T::write_key(key, put))?;
+            bind(&mut take, |_| true, |put| T::write_key(key, put))?;
             take.raw_bind_parameter(2, sequence.table())?;
             take.raw_execute()?;
         }
@@ -305,7 +308,8 @@ fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()
     if changed == 0 {
         return Ok(());
     }
-    let mut update = db.prepare_cached(TableSql::update_of::<T>(changed))?;
+    let text = TableSql::of::<T>().update_of::<T>(changed);
+    let mut update = db.prepare_cached(&text)?;
     for (column, value) in after.iter().enumerate() {
         if column < T::KEY_COLUMNS || changed >> column & 1 == 1 {
             update.raw_bind_parameter(column + 1, value)?;
@@ -321,19 +325,22 @@ fn insert<'a, T: Keyed>(
     mut next_id: Option<i64>,
 ) -> rusqlite::Result<()> {
     let sql = TableSql::of::<T>();
-    let mut insert = None;
-    let mut append = None;
+    let mut last: Option<(&str, CachedStatement)> = None;
     for row in rows {
         let is_next = next_id.is_some_and(|next| has_id(row, next));
-        let (text, statement, skipped) = match &sql.append {
-            Some(text) if is_next => (text, &mut append, 1),
-            _ => (&sql.insert, &mut insert, 0),
+        let (statements, skipped) = match &sql.append {
+            Some(append) if is_next => (append, 1),
+            _ => (&sql.insert, 0),
         };
-        let statement = match statement {
-            Some(statement) => statement,
-            None => statement.insert(db.prepare_cached(text)?),
-        };
-        bind(statement, skipped, |put| row.write_all(put))?;
+        let derived = sql.insert.len() - 1;
+        let used = used_columns(row, derived);
+        let text = statements[used].as_str();
+        if last.as_ref().is_none_or(|(last, _)| *last != text) {
+            last = Some((text, db.prepare_cached(text)?));
+        }
+        let (_, statement) = last.as_mut().expect("it was prepared");
+        let is_bound = |column| (skipped..used).contains(&column) || column >= derived;
+        bind(statement, is_bound, |put| row.write_all(put))?;
         statement.raw_execute()?;
         if is_next {
             let assigned = Some(db.last_insert_rowid());
@@ -350,18 +357,34 @@ fn has_id<T: Keyed>(row: &T, id: i64) -> bool {
     is_equal
 }
 
-/// Binds the values that `write` puts, without the first ones, to the parameters of a statement.
+/// Returns the number of columns before the derived ones, without those after the last value.
+fn used_columns<T: Keyed>(row: &T, derived: usize) -> usize {
+    let mut column = 0;
+    let mut used = 0;
+    row.write_all(&mut |value| {
+        column += 1;
+        if value != Value::Null && column <= derived {
+            used = column;
+        }
+    });
+    used
+}
+
+/// Binds some of the values that `write` puts to the parameters of a statement, in their order.
 fn bind<'a>(
     statement: &mut CachedStatement<'_>,
-    skipped: usize,
+    is_bound: impl Fn(usize) -> bool,
     write: impl FnOnce(&mut dyn FnMut(Value<'a>)),
 ) -> rusqlite::Result<()> {
-    let mut column = 0;
+    let mut columns = 0..;
+    let mut parameters = 1..;
     let mut bound = Ok(());
     write(&mut |value| {
-        column += 1;
-        if bound.is_ok() && column > skipped {
-            bound = statement.raw_bind_parameter(column - skipped, value);
+        if columns.next().is_some_and(&is_bound)
+            && bound.is_ok()
+            && let Some(parameter) = parameters.next()
+        {
+            bound = statement.raw_bind_parameter(parameter, value);
         }
     });
     bound

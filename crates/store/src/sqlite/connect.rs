@@ -14,7 +14,8 @@ use super::super::Role;
 /// The maximum wait for another process that has the file locked.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Larger than the number of distinct statements.
+/// More than the statements that are in use at a time; updates have one for each set of changed
+/// columns.
 const STATEMENT_CACHE_CAPACITY: usize = 128;
 
 /// The flags of every connection to a file. SQLite never follows a link in place of a WAL or a
