@@ -172,6 +172,16 @@ pub fn assert_all_seen() {
     );
 }
 
+/// The names of the members of a request's body, sorted.
+pub fn body_members(method: &Method, path: &str) -> Vec<&'static str> {
+    let operation = find(method, path).unwrap();
+    let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+    let members = resolve(schema)["properties"].as_object().unwrap();
+    let mut names: Vec<_> = members.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
 fn find(method: &Method, path: &str) -> Option<&'static Value> {
     let method = if method == Method::HEAD {
         &Method::GET

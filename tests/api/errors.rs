@@ -77,8 +77,10 @@ async fn error_bodies_match_the_snapshot(backend: Backend) {
         post(r#"{"name":"","categoryId":1.5,"status":null}"#),
         post(r#"{"name":"a\u0000b","categoryId":"1","status":"lost"}"#),
         post(r#"{"name":1,"categoryId":9223372036854775808,"status":{"sold":null}}"#),
-        post(r#"{"id":1,"name":"A","categoryId":1}"#).header("prefer", "handling=strict"),
-        post(r#"{"id":1,"nmae":"A","categoryId":1}"#).header("prefer", "handling=strict"),
+        post(r#"{"name":"A","categoryId":1,"price":{"amount":1,"currency":"EUR","id":1}}"#)
+            .header("prefer", "handling=strict"),
+        post(r#"{"name":"A","categoryId":1,"source":{"id":1,"nmae":"B"}}"#)
+            .header("prefer", "handling=strict"),
         post("{}").header("content-type", "text/plain"),
         post("{}").header("content-encoding", "gzip"),
         get("/v1/pets").header("if-match", "\"x\""),

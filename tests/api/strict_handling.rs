@@ -89,9 +89,6 @@ async fn unknown_parameters_are_rejected(backend: Backend) {
     }
 }
 
-const PET_MEMBERS: &str = "name, categoryId, status, breed, sex, birthDate, color, microchip, \
-                           price, description, notes, location, acquiredOn, source, metadata";
-
 async fn unknown_members_of_nested_objects_are_rejected(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
@@ -141,52 +138,29 @@ async fn unknown_members_are_rejected(backend: Backend) {
             Method::POST,
             "/v1/pets",
             json!({"name": "B", "categoryId": 1}),
-            PET_MEMBERS,
         ),
-        (
-            Method::PATCH,
-            "/v1/pets/1",
-            json!({"name": "B"}),
-            PET_MEMBERS,
-        ),
-        (
-            Method::PUT,
-            "/v1/categories/1",
-            json!({"name": "Dogs"}),
-            "name",
-        ),
-        (
-            Method::POST,
-            "/v1/store/orders",
-            json!({"petId": 1}),
-            "petId, buyer, price, reference",
-        ),
+        (Method::PATCH, "/v1/pets/1", json!({"name": "B"})),
+        (Method::PUT, "/v1/categories/1", json!({"name": "Dogs"})),
+        (Method::POST, "/v1/store/orders", json!({"petId": 1})),
         (
             Method::PATCH,
             "/v1/store/orders/1",
             json!({"reference": "R-1"}),
-            "buyer, price, reference",
         ),
         (
             Method::POST,
             "/v1/webhooks",
             json!({"url": "https://localhost/"}),
-            "url, types, description",
         ),
-        (
-            Method::PATCH,
-            "/v1/webhooks/1",
-            json!({"description": "A"}),
-            "url, types, description, state",
-        ),
+        (Method::PATCH, "/v1/webhooks/1", json!({"description": "A"})),
         (
             Method::POST,
             "/v1/webhooks/1/replay",
             json!({"after": "now"}),
-            "after",
         ),
     ];
-    for (method, path, body, known) in bodies {
+    for (method, path, body) in bodies {
+        let expected = contract::body_members(&method, path);
         let send = |body: &Value| {
             let request = strict(&server, method.clone(), path);
             request.body(body.to_string()).send()
@@ -209,10 +183,10 @@ async fn unknown_members_are_rejected(backend: Backend) {
             let message = message(&response);
             let start = format!("unknown {names}");
             assert!(message.starts_with(&start), "{path}: {message}");
-            assert!(
-                message.ends_with(&format!("; known: {known}")),
-                "{path}: {message}"
-            );
+            let (_, known) = message.split_once("; known: ").unwrap();
+            let mut known: Vec<_> = known.split(", ").collect();
+            known.sort_unstable();
+            assert_eq!(known, expected, "{path}");
             for name in members {
                 assert!(message.contains(&format!("{name:?}")), "{path}: {message}");
             }
