@@ -355,7 +355,7 @@ fn validator(schema: &Value) -> Arc<jsonschema::Validator> {
         .clone()
 }
 
-/// Whether a schema has every member of a value, also of the objects in it.
+/// True if a schema has every member of a value, also of the objects in it.
 fn knows_members(schema: &'static Value, value: &Value) -> bool {
     let schema = resolve(schema);
     let Some(object) = value.as_object() else {

@@ -160,6 +160,10 @@ async fn if_match_prevents_lost_corrections(backend: Backend) {
         .header("if-none-match", "*");
     let unmet = request.body("{}").send().await;
     unmet.assert_error(412, "precondition_failed");
+    let request = server.request(Method::PATCH, &path);
+    let unsupported = request.header("content-type", "text/plain").body("{}");
+    let unsupported = unsupported.send().await;
+    unsupported.assert_error(415, "unsupported_media_type");
     let missing = server.patch("/v1/store/orders/99", "{}").await;
     missing.assert_error(404, "not_found");
 }

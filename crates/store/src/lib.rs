@@ -39,6 +39,7 @@ mod command;
 mod deliveries;
 mod error;
 pub mod event_tail;
+mod fields;
 mod imports;
 mod list;
 mod lock_holder;

@@ -252,7 +252,7 @@ fn load_rows<T: Keyed>(
     }
     let mut select = db.prepare_cached(&TableSql::of::<T>().get)?;
     for key in keys {
-        bind(&mut select, |_| true, |put| T::write_key(key, put))?;
+        bind(&mut select, |put| T::write_key(key, put))?;
         if let Some(row) = select.raw_query().next()? {
             rows.load(read_row(row)?);
         }
@@ -275,7 +275,7 @@ impl<'a> ForEachTable<'a> for WriteRows<'_> {
         let set = rows.write_set();
         for key in set.deletes {
             let mut delete = self.db.prepare_cached(&TableSql::of::<T>().delete)?;
-            bind(&mut delete, |_| true, |put| T::write_key(key, put))?;
+            bind(&mut delete, |put| T::write_key(key, put))?;
             delete.raw_execute()?;
         }
         for (stored, row) in set.updates {
@@ -286,7 +286,7 @@ impl<'a> ForEachTable<'a> for WriteRows<'_> {
         insert(self.db, set.inserts, next_id)?;
         if let (Some(sequence), Some(key)) = (sequence, set.last_withdrawn) {
             let mut take = self.db.prepare_cached(TAKE_ID.text())?;
-            bind(&mut take, |_| true, |put| T::write_key(key, put))?;
+            bind(&mut take, |put| T::write_key(key, put))?;
             take.raw_bind_parameter(2, sequence.table())?;
             take.raw_execute()?;
         }
@@ -325,6 +325,7 @@ fn insert<'a, T: Keyed>(
     mut next_id: Option<i64>,
 ) -> rusqlite::Result<()> {
     let sql = TableSql::of::<T>();
+    let derived = sql.insert.len() - 1;
     let mut last: Option<(&str, CachedStatement)> = None;
     for row in rows {
         let is_next = next_id.is_some_and(|next| has_id(row, next));
@@ -332,15 +333,21 @@ fn insert<'a, T: Keyed>(
             Some(append) if is_next => (append, 1),
             _ => (&sql.insert, 0),
         };
-        let derived = sql.insert.len() - 1;
-        let used = used_columns(row, derived);
+        let mut values = Vec::with_capacity(sql.assignments.len());
+        row.write_all(&mut |value| values.push(value));
+        let mut used = derived;
+        while used > 0 && matches!(values[used - 1], Value::Null) {
+            used -= 1;
+        }
         let text = statements[used].as_str();
         if last.as_ref().is_none_or(|(last, _)| *last != text) {
             last = Some((text, db.prepare_cached(text)?));
         }
         let (_, statement) = last.as_mut().expect("it was prepared");
-        let is_bound = |column| (skipped..used).contains(&column) || column >= derived;
-        bind(statement, is_bound, |put| row.write_all(put))?;
+        let bound = values[skipped..used].iter().chain(&values[derived..]);
+        for (parameter, value) in (1..).zip(bound) {
+            statement.raw_bind_parameter(parameter, value)?;
+        }
         statement.raw_execute()?;
         if is_next {
             let assigned = Some(db.last_insert_rowid());
@@ -357,33 +364,16 @@ fn has_id<T: Keyed>(row: &T, id: i64) -> bool {
     is_equal
 }
 
-/// Returns the number of columns before the derived ones, without those after the last value.
-fn used_columns<T: Keyed>(row: &T, derived: usize) -> usize {
-    let mut column = 0;
-    let mut used = 0;
-    row.write_all(&mut |value| {
-        column += 1;
-        if value != Value::Null && column <= derived {
-            used = column;
-        }
-    });
-    used
-}
-
-/// Binds some of the values that `write` puts to the parameters of a statement, in their order.
+/// Binds the values that `write` puts to the parameters of a statement.
 fn bind<'a>(
     statement: &mut CachedStatement<'_>,
-    is_bound: impl Fn(usize) -> bool,
     write: impl FnOnce(&mut dyn FnMut(Value<'a>)),
 ) -> rusqlite::Result<()> {
-    let mut columns = 0..;
-    let mut parameters = 1..;
+    let mut parameter = 0;
     let mut bound = Ok(());
     write(&mut |value| {
-        if columns.next().is_some_and(&is_bound)
-            && bound.is_ok()
-            && let Some(parameter) = parameters.next()
-        {
+        parameter += 1;
+        if bound.is_ok() {
             bound = statement.raw_bind_parameter(parameter, value);
         }
     });
