@@ -38,6 +38,9 @@ def before_load_schema(context, raw_schema):
         # Every request asks for it, so every response confirms it, and bodies are closed.
         dropped.add("#/components/parameters/Prefer")
         components["headers"]["PreferenceApplied"]["required"] = True
+        for name in ["Price", "Source", "Buyer"]:
+            components["schemas"][name]["additionalProperties"] = False
+            components["schemas"][f"{name}Change"]["additionalProperties"] = False
     for item in raw_schema["paths"].values():
         for operation in item.values():
             parameters = operation["parameters"]
