@@ -5,7 +5,7 @@ use super::{
     cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_ORDER},
     path::PathId,
-    preconditions::{MAX_ATTEMPTS, UnmetPrecondition, contention},
+    preconditions::{MAX_ATTEMPTS, UnmetPrecondition, contention, unless_missing},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
@@ -111,14 +111,18 @@ async fn expected_order(
     if !preconditions.depend_on_state() {
         return Ok(None);
     }
-    let found = api.store.order_get(id).await?;
-    let order = found.ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
+    let order = find(api, id).await?;
     let tag = response::etag(&visible(order.clone(), request.scopes()));
     match preconditions.evaluate(&tag) {
         Ok(()) => Ok(Some(order)),
         Err(UnmetPrecondition::IfMatch) => Err(ApiError::ORDER_CHANGED),
         Err(UnmetPrecondition::IfNoneMatch) => Err(ApiError::ORDER_EXISTS),
     }
+}
+
+async fn find(api: &Api, id: OrderId) -> Result<Order, ApiError> {
+    let found = api.store.order_get(id).await?;
+    found.ok_or(ApiError::NotFound(NO_SUCH_ORDER))
 }
 
 pub async fn complete_order(
@@ -153,12 +157,8 @@ async fn transition(
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
     let id = id?;
-    if let Err(unmet) = request.preconditions().evaluate_post(false) {
-        // Preconditions apply only to a request that could succeed without them (RFC 9110,
-        // section 13.2.1).
-        let order = api.store.order_get(id).await?;
-        return Err(order.map_or(ApiError::NotFound(NO_SUCH_ORDER), |_| unmet));
-    }
+    let met = request.preconditions().evaluate_post(false);
+    unless_missing(met, find(api, id)).await?;
     let scopes = request.scopes();
     let changed = api
         .store
