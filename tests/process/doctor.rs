@@ -12,7 +12,7 @@ use std::{
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rusqlite::Connection;
 use serde_json::Value;
-use support::{Cluster, CommandResult, Identity};
+use support::{Cluster, CommandResult, Identity, free_address};
 
 use crate::harness::{Home, PETSTORE, Service};
 
@@ -64,14 +64,6 @@ fn assert_fine(report: &CommandResult) {
     );
 }
 
-/// An address that nothing listens at.
-fn unused_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-}
-
 /// A program that responds to one request.
 fn respond_with(response: &'static str) -> (SocketAddr, JoinHandle<()>) {
     let program = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -115,7 +107,7 @@ fn a_healthy_service_is_fine() {
     let report = doctor(&other, service.address, &[]);
     assert_found(&report, "warning", "port", &["has another store open"]);
     // The same store at another address.
-    let report = doctor(&home, unused_address(), &[]);
+    let report = doctor(&home, free_address(), &[]);
     assert_found(
         &report,
         "warning",
@@ -134,7 +126,7 @@ fn a_healthy_service_is_fine() {
     let report = doctor(&home, service.address, &[]);
     assert_found(&report, "warning", "imports", &["nothing accepts imports"]);
     service.stop();
-    let report = doctor(&home, unused_address(), &[]);
+    let report = doctor(&home, free_address(), &[]);
     assert_found(
         &report,
         "warning",
@@ -144,7 +136,7 @@ fn a_healthy_service_is_fine() {
     assert_eq!(home.files(), ["petstore.db"]);
     // A service that is killed leaves it behind.
     drop(UnixListener::bind(&socket).unwrap());
-    let report = doctor(&home, unused_address(), &[]);
+    let report = doctor(&home, free_address(), &[]);
     let warnings = lines(&report, "warning");
     assert!(warnings[1].contains("was killed"), "{report:?}");
 }
@@ -152,7 +144,7 @@ fn a_healthy_service_is_fine() {
 #[test]
 fn stores_that_cannot_be_used_are_problems_and_never_created() {
     let home = Home::new();
-    let report = doctor(&home, unused_address(), &[]);
+    let report = doctor(&home, free_address(), &[]);
     assert_eq!(report.code, Some(1), "{report:?}");
     let problems = lines(&report, "problem");
     assert!(problems[0].contains("there is no database"), "{report:?}");
@@ -172,13 +164,13 @@ fn stores_that_cannot_be_used_are_problems_and_never_created() {
     assert!(!report.stdout.contains("secret"), "{report:?}");
     assert!(report.stdout.contains("nothing listens"), "{report:?}");
     drop(home.older_database());
-    let report = doctor(&home, unused_address(), &[]);
+    let report = doctor(&home, free_address(), &[]);
     assert!(
         lines(&report, "problem")[0].contains("older petstore"),
         "{report:?}"
     );
     fs::write(home.database(), "text").unwrap();
-    let report = doctor(&home, unused_address(), &[]);
+    let report = doctor(&home, free_address(), &[]);
     assert!(
         lines(&report, "problem")[0].contains("not a petstore"),
         "{report:?}"
@@ -243,7 +235,7 @@ fn what_is_wrong_with_a_store_is_reported() {
     let wal = fs::File::create(home.path("petstore.db-wal")).unwrap();
     wal.set_len(300 << 20).unwrap();
     set_mode(&home.path("petstore.db-wal"), 0o600);
-    let report = doctor(&home, unused_address(), &[]);
+    let report = doctor(&home, free_address(), &[]);
     let warnings = lines(&report, "warning");
     assert!(
         warnings[0].contains("write-ahead log has 300 MiB"),
@@ -256,7 +248,7 @@ fn what_is_wrong_with_a_store_is_reported() {
     let end = bytes.len();
     bytes[end - 8192..].fill(0xff);
     fs::write(home.database(), bytes).unwrap();
-    let report = doctor(&home, unused_address(), &[]);
+    let report = doctor(&home, free_address(), &[]);
     let problems = lines(&report, "problem");
     assert!(problems[0].contains("is damaged; see how"), "{report:?}");
     assert!(!report.stdout.contains("malformed"), "{report:?}");

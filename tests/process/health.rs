@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use support::{Cluster, HttpClient, eventually};
+use support::{Cluster, HttpClient, eventually, free_address};
 
 use crate::{
     client::Client,
@@ -68,9 +68,7 @@ async fn readiness_fails_while_draining() {
 #[test]
 fn healthcheck_fails_if_nothing_listens() {
     let home = Home::new();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let address = free_address().to_string();
     let probe = home.petstore(&["healthcheck", "--listen", &address]);
     probe.assert_fails(1, "no response from");
 }

@@ -2,12 +2,12 @@
 
 use std::{
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
     process::{Child, Stdio},
 };
 
-use support::{Cluster, postgres::as_owner, wait_for};
+use support::{Cluster, free_address, postgres::as_owner, wait_for};
 use tempfile::TempDir;
 
 use crate::{
@@ -30,10 +30,7 @@ impl Pooler {
     /// Starts one in front of all databases of the cluster.
     fn start(cluster: &Cluster) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let address = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let address = free_address();
         let settings = format!(
             "[databases]
              * = host=127.0.0.1 port={} user=petstore

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use support::{Backend, Receiver, Reply, eventually};
+use support::{Backend, Receiver, Reply, eventually, free_address};
 
 use super::{allow_loopback, create, get, without};
 use crate::harness::Server;
@@ -80,9 +80,7 @@ async fn a_test_is_signed_and_delivered(backend: Backend) {
 async fn a_test_that_fails_says_why(backend: Backend) {
     let server = Server::start_with(backend, allow_loopback).await;
     let receiver = Receiver::start().await;
-    let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let closed = format!("http://{}/", port.local_addr().unwrap());
-    drop(port);
+    let closed = format!("http://{}/", free_address());
     let encrypted = receiver.url().replace("http:", "https:");
     for (url, status, error) in [
         (&receiver.url(), 500, "unsuccessful_status"),

@@ -4,7 +4,6 @@
 use std::{
     fs,
     io::Write,
-    net::TcpListener,
     os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -20,7 +19,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::wait_for;
+use crate::{free_address, wait_for};
 
 static SHARED: OnceLock<Cluster> = OnceLock::new();
 
@@ -127,7 +126,7 @@ impl Cluster {
             format!("unix_socket_directories={}", dir.path().display()),
         ];
         settings.extend(more_settings.iter().map(|setting| setting.to_string()));
-        let port = free_port();
+        let port = free_address().port();
         settings.push(format!("port={port}"));
         let mut cluster = Self {
             port,
@@ -138,7 +137,7 @@ impl Cluster {
         };
         while !cluster.becomes_ready() {
             // Another process took the port in the meantime.
-            cluster.port = free_port();
+            cluster.port = free_address().port();
             cluster.settings.pop();
             cluster.settings.push(format!("port={}", cluster.port));
             *cluster.server.lock().unwrap() = spawn(cluster.dir.path(), &cluster.settings);
@@ -347,9 +346,4 @@ fn program(name: &str) -> PathBuf {
     let mut dirs = debian.into_iter().rev().chain(path);
     let found = dirs.find_map(|dir| Some(dir.join(name)).filter(|file| file.exists()));
     found.unwrap_or_else(|| panic!("{name} is not installed; `make tools` installs it"))
-}
-
-fn free_port() -> u16 {
-    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-    probe.local_addr().unwrap().port()
 }
