@@ -33,9 +33,16 @@ async fn create(client: &Client, path: &str, name: &str) -> (Value, String) {
 
 fn deployment_of_an_owner() -> Deployment {
     let mut deployment = Deployment::start(3);
-    let created = deployment
-        .home
-        .petstore(&["keys", "create", "owner", "--role", "owner"]);
+    let url = deployment.home.url();
+    let created = deployment.home.petstore(&[
+        "keys",
+        "create",
+        "owner",
+        "--role",
+        "owner",
+        "--database",
+        &url,
+    ]);
     deployment.key = created.success().stdout.trim().into();
     deployment
 }
