@@ -522,6 +522,8 @@ async fn the_last_owner_stays(backend: Backend) {
     let server = Server::start(backend).await;
     let in_a_day = Timestamp::now() + SignedDuration::from_hours(24);
     let first = owner(&server).await;
+    let others = "UPDATE api_keys SET scopes = 'pets:read' WHERE id = 1";
+    server.database.execute(others);
     let id = async |key: &str| current(&server, key).await.json()["id"].clone();
     let first_id = id(&first).await;
     let rejected = revoke(&server, &first_id, &first).await;

@@ -31,6 +31,57 @@ fn only_the_secret_goes_to_stdout() {
     );
 }
 
+/// The link that opens the console signed in, at the URL of the service.
+#[test]
+fn a_link_to_the_console_goes_to_stderr() {
+    let home = Home::new();
+    home.create_store();
+    for (options, url) in [
+        (&[][..], "http://127.0.0.1:8080"),
+        (
+            &["--url", "https://pets.example/shop/v1"],
+            "https://pets.example/shop",
+        ),
+    ] {
+        let created = home
+            .keys(&[&["create", "till"], options].concat())
+            .success();
+        let link = format!(": {url}/console#key={}\n", created.secret());
+        assert!(created.stderr.contains(&link), "{created:?}");
+    }
+}
+
+#[test]
+fn a_role_stands_for_scopes() {
+    let home = Home::new();
+    home.create_store();
+    let staff = "pets:read pets:write orders:read orders:write";
+    let all = format!("{staff} webhooks:read webhooks:write");
+    let owner = format!("{all} keys:read keys:write");
+    for (name, options, scopes) in [
+        ("a", &["--role", "owner"][..], &*owner),
+        ("b", &["--role", "staff"], staff),
+        ("c", &["--role", "read-only"], "pets:read orders:read"),
+        ("d", &["--scope", "keys:read"], "keys:read"),
+        ("e", &[], &all),
+    ] {
+        let created = home.keys(&[&["create", name], options].concat()).success();
+        let line = format!(": scopes {scopes};");
+        assert!(created.stderr.contains(&line), "{created:?}");
+    }
+    for (options, reason) in [
+        (
+            &["--role", "staff", "--scope", "pets:read"][..],
+            "cannot be used with",
+        ),
+        (&["--role", "boss"], "read-only"),
+        (&["--scope", "keys:claim"], "must be one of"),
+    ] {
+        let failed = home.keys(&[&["create", "f"], options].concat());
+        failed.assert_fails(2, reason);
+    }
+}
+
 /// A key is not created unless its secret was printed.
 #[test]
 fn a_secret_that_cannot_be_printed_is_not_valid() {
