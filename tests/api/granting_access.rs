@@ -528,7 +528,7 @@ async fn the_last_owner_stays(backend: Backend) {
     let first_id = id(&first).await;
     let rejected = revoke(&server, &first_id, &first).await;
     rejected.assert_error(409, "last_owner");
-    // One that ends earlier does not count, whoever asks.
+    // One that ends earlier does not count.
     let temporary = server.create_key(&Scope::ALL, Some(in_a_day)).await;
     for caller in [&first, &temporary] {
         let rejected = revoke(&server, &first_id, caller).await;
