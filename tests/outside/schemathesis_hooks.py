@@ -14,7 +14,15 @@ def before_load_schema(context, raw_schema):
     dropped = {"#/components/parameters/Cursor", "after", "wait"}
     # It does not end.
     del raw_schema["paths"]["/events/stream"]
+    # It needs an invitation as the key.
+    del raw_schema["paths"]["/keys/claim"]
     components = raw_schema["components"]
+    # The fuzzer must not revoke its own key, which is the third.
+    components["parameters"]["KeyId"]["schema"] = {"type": "integer", "enum": [1, 2, 999]}
+    # An expiry must be in the future, and a key that is replaced must exist.
+    expiry = {"enum": ["2096-10-02T07:06:40Z", None]}
+    components["schemas"]["NewKeyExpiry"] = expiry
+    components["schemas"]["NewInvitation"]["properties"]["replaces"] = {"enum": [None]}
     # The schema does not say which hosts are allowed, and nothing is to be sent to those that
     # exist.
     url = components["schemas"]["WebhookUrl"]
