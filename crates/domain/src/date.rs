@@ -1,7 +1,6 @@
 //! Dates of records, such as a date of birth.
 
-use std::fmt;
-
+use compact_str::CompactString;
 use jiff::{
     SignedDuration, Timestamp,
     civil::{Date, date},
@@ -18,10 +17,10 @@ use crate::{
 const EARLIEST: Date = date(1900, 1, 1);
 
 /// A date that has come: from 1900 to tomorrow, because it may be tomorrow already where the
-/// client is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// client is. It is kept as text, YYYY-MM-DD.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct PastDate(Date);
+pub struct PastDate(CompactString);
 
 impl PastDate {
     /// Parses a date. Returns the reason if it is invalid.
@@ -32,28 +31,41 @@ impl PastDate {
     fn parse_at(text: &str, now: Timestamp) -> Result<Self, String> {
         let tomorrow = now + SignedDuration::from_hours(24);
         let latest = TimeZone::UTC.to_datetime(tomorrow).date();
-        let invalid = || {
-            let got = quoted(text);
-            format!("must be a date from {EARLIEST} to {latest}, as YYYY-MM-DD, got {got}")
-        };
-        let date = Self::from_store(text).ok_or_else(invalid)?;
-        (EARLIEST..=latest)
-            .contains(&date.0)
-            .then_some(date)
-            .ok_or_else(invalid)
+        match parse_date(text) {
+            Some(date) if (EARLIEST..=latest).contains(&date) => Ok(Self(text.into())),
+            _ => {
+                let got = quoted(text);
+                Err(format!(
+                    "must be a date from {EARLIEST} to {latest}, as YYYY-MM-DD, got {got}"
+                ))
+            }
+        }
     }
 
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads a date that was stored. Returns `None` if it is not one.
     pub fn from_store(text: &str) -> Option<Self> {
-        let date: Date = text.parse().ok()?;
-        // The parser also accepts other forms.
-        (date.to_string() == text).then_some(Self(date))
+        parse_date(text).map(|_| Self(text.into()))
     }
 }
 
-impl fmt::Display for PastDate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+/// Parses YYYY-MM-DD. The parser of dates also accepts other forms, and is far slower.
+fn parse_date(text: &str) -> Option<Date> {
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text.as_bytes() else {
+        return None;
+    };
+    let two_digits = |tens: &u8, ones: &u8| {
+        let is_number = tens.is_ascii_digit() && ones.is_ascii_digit();
+        is_number.then(|| (tens - b'0') * 10 + (ones - b'0'))
+    };
+    let century = i16::from(two_digits(y1, y2)?);
+    let year = century * 100 + i16::from(two_digits(y3, y4)?);
+    let month = two_digits(m1, m2)?.cast_signed();
+    let day = two_digits(d1, d2)?.cast_signed();
+    Date::new(year, month, day).ok()
 }
 
 impl Scalar for PastDate {
@@ -66,7 +78,7 @@ impl Scalar for PastDate {
     }
 
     fn to_cell(&self) -> String {
-        self.to_string()
+        self.as_str().into()
     }
 }
 
@@ -79,7 +91,7 @@ mod tests {
         let now = "2026-02-27T23:59:59Z".parse().unwrap();
         for valid in ["1900-01-01", "2024-02-29", "2026-02-27", "2026-02-28"] {
             let parsed = PastDate::parse_at(valid, now);
-            assert_eq!(parsed.unwrap().to_string(), valid);
+            assert_eq!(parsed.unwrap().as_str(), valid);
         }
         for invalid in [
             "1899-12-31",
@@ -87,6 +99,9 @@ mod tests {
             "2026-02-29",
             "2026-2-27",
             "20260227",
+            "2026-13-01",
+            "2026-0a-27",
+            "2026-02-27 ",
             "2026-02-27T00:00:00",
             "",
         ] {

@@ -72,7 +72,7 @@ fields! {
     CompactString: |it| Value::text(it.as_str()), |text| Some((&*text).into());
     PetStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     Sex: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
-    PastDate: |it| Value::text(it.to_string()), |text| Self::from_store(&text);
+    PastDate: |it| Value::text(it.as_str()), |text| Self::from_store(&text);
     Microchip: |it| Value::text(it.as_str()), |text| Some(Self::from_store(&text));
     Currency: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     Metadata: |it| Value::text(it.to_json()), |text| Self::from_store(&text);

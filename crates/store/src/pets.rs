@@ -1,5 +1,7 @@
 //! Pets: the commands that change them, and reads.
 
+use std::sync::Arc;
+
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, Reply},
@@ -29,10 +31,10 @@ statements! {
     );
 }
 
-struct CreatePet(NewPet);
+struct CreatePet(Arc<NewPet>);
 
 impl Command for CreatePet {
-    type Output = Pet;
+    type Output = PetId;
     type Rejection = PetRejection;
 
     /// Only a pet with a microchip can be rejected, by what is read.
@@ -50,18 +52,18 @@ impl Command for CreatePet {
         }
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, PetRejection> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<PetId, PetRejection> {
         let id = PetId::from_store(draft.new_id(Sequence::Pets));
-        let pet = self.0.clone().with_id(id);
+        let pet = NewPet::clone(&self.0).with_id(id);
         if let Some(holder) = draft.microchip_holder(&pet) {
             return Err(PetRejection::MicrochipTaken(holder));
         }
-        draft.put(pet.clone());
-        Ok(pet)
+        draft.put(pet);
+        Ok(id)
     }
 
-    fn resource_id(pet: &Pet) -> i64 {
-        pet.id.get()
+    fn resource_id(id: &PetId) -> i64 {
+        id.get()
     }
 }
 
@@ -154,15 +156,16 @@ impl Store {
         new: NewPet,
         request: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<Pet, PetRejection>>, Error> {
-        let retried = request.is_some().then(|| new.clone());
-        let reply = self.execute(Some(api_key_id), CreatePet(new), request);
-        Ok(match (reply.await?, retried) {
-            (Reply::Executed(created), _) => Idempotent::Executed(created),
-            (Reply::Replayed(Ok(id)), Some(new)) => {
-                Idempotent::Replayed(Ok(new.with_id(PetId::from_store(id))))
+        let new = Arc::new(new);
+        let create = CreatePet(Arc::clone(&new));
+        let reply = self.execute(Some(api_key_id), create, request).await?;
+        let with_id = |id| Arc::unwrap_or_clone(new).with_id(id);
+        Ok(match reply {
+            Reply::Executed(created) => Idempotent::Executed(created.map(with_id)),
+            Reply::Replayed(created) => {
+                Idempotent::Replayed(created.map(PetId::from_store).map(with_id))
             }
-            (Reply::Replayed(Err(rejection)), _) => Idempotent::Replayed(Err(rejection)),
-            (Reply::Replayed(Ok(_)), None) | (Reply::KeyReused, _) => Idempotent::KeyReused,
+            Reply::KeyReused => Idempotent::KeyReused,
         })
     }
 

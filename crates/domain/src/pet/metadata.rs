@@ -14,37 +14,40 @@ use crate::{
 
 const MAX_PAIRS: usize = 20;
 const MAX_KEY_CHARS: usize = 40;
+const MAX_TEXT_CHARS: usize = 500;
 
-type Content = Text<500>;
+/// 1 to 40 ASCII letters, digits, hyphens and underscores.
+type Key = CompactString;
+
+/// A [`Text`] of at most 500 characters.
+type Content = CompactString;
 
 /// At most 20 pairs of a key and a text, by their keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Metadata(BTreeMap<Key, Content>);
 
-/// 1 to 40 ASCII letters, digits, hyphens and underscores.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct Key(CompactString);
-
-impl Key {
-    fn parse(text: &str) -> Result<Self, Errors> {
-        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        if (1..=MAX_KEY_CHARS).contains(&text.len()) && text.bytes().all(is_allowed) {
-            return Ok(Self(text.into()));
-        }
-        let got = quoted(text);
-        let reason = format!(
-            "a key must be 1 to {MAX_KEY_CHARS} letters (A to Z), digits, hyphens or underscores, \
-             got {got}"
-        );
-        Err(vec![Invalid::new("", reason)])
+fn parse_key(text: &str) -> Result<Key, Errors> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if (1..=MAX_KEY_CHARS).contains(&text.len()) && text.bytes().all(is_allowed) {
+        return Ok(text.into());
     }
+    let got = quoted(text);
+    let reason = format!(
+        "a key must be 1 to {MAX_KEY_CHARS} letters (A to Z), digits, hyphens or underscores, \
+         got {got}"
+    );
+    Err(vec![Invalid::new("", reason)])
+}
+
+fn parse_content(value: Value) -> Result<Content, Errors> {
+    let text = <Text<MAX_TEXT_CHARS> as Member>::from_json(value)?;
+    Ok(text.as_str().into())
 }
 
 impl Metadata {
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(|key| key.0.as_str())
+        self.0.keys().map(Key::as_str)
     }
 
     /// Returns the pairs as JSON, as they are stored.
@@ -54,13 +57,7 @@ impl Metadata {
 
     /// Reads the JSON that was stored. Returns `None` if it is not a valid one.
     pub fn from_store(json: &str) -> Option<Self> {
-        let pairs: BTreeMap<CompactString, CompactString> = serde_json::from_str(json).ok()?;
-        let pairs = pairs.into_iter();
-        Some(Self(
-            pairs
-                .map(|(key, text)| (Key(key), Content::from_store(&text)))
-                .collect(),
-        ))
+        serde_json::from_str(json).ok().map(Self)
     }
 
     fn new(pairs: BTreeMap<Key, Content>) -> Result<Self, Errors> {
@@ -82,7 +79,7 @@ fn read<T>(
     let mut pairs = BTreeMap::new();
     let mut errors = Vec::new();
     for (name, value) in object.iter() {
-        match (Key::parse(name), read(value)) {
+        match (parse_key(name), read(value)) {
             (Ok(key), Ok(value)) => _ = pairs.insert(key, value),
             (Ok(_), Err(invalid)) => errors.extend(at_key(name, invalid)),
             (Err(invalid), _) => errors.extend(invalid),
@@ -111,7 +108,7 @@ impl Member for Metadata {
     type Change = BTreeMap<Key, Patch<Content>>;
 
     fn from_json(value: Value) -> Result<Self, Errors> {
-        Self::new(read(value, <Content as Member>::from_json)?)
+        Self::new(read(value, parse_content)?)
     }
 
     fn is_empty(&self) -> bool {
@@ -119,9 +116,7 @@ impl Member for Metadata {
     }
 
     fn change_from_json(value: Value) -> Result<Self::Change, Errors> {
-        read(value, |value| {
-            Patch::read(Some(value), <Content as Member>::from_json)
-        })
+        read(value, |value| Patch::read(Some(value), parse_content))
     }
 
     fn changed(before: Option<&Self>, change: &Self::Change) -> Result<Self, Errors> {
@@ -142,8 +137,8 @@ impl CellMember for Metadata {
         let mut pairs = BTreeMap::new();
         let mut errors = Vec::new();
         for (key, cell) in cells.with_prefix(&format!("{name}.")) {
-            match (Key::parse(key), Content::from_cell(&cell)) {
-                (Ok(key), Ok(text)) => _ = pairs.insert(key, text),
+            match (parse_key(key), Text::<MAX_TEXT_CHARS>::from_cell(&cell)) {
+                (Ok(key), Ok(text)) => _ = pairs.insert(key, text.as_str().into()),
                 (Ok(_), Err(reason)) => errors.push(Invalid::new(key.to_string(), reason)),
                 (Err(invalid), _) => errors.extend(invalid),
             }
@@ -162,7 +157,7 @@ impl CellMember for Metadata {
 
     fn write_cells(value: Option<&Self>, keys: &[String], put: &mut dyn FnMut(Cell)) {
         for key in keys {
-            let text = value.and_then(|metadata| metadata.0.get(&Key(key.as_str().into())));
+            let text = value.and_then(|metadata| metadata.0.get(key.as_str()));
             put(Cell {
                 text: text.map(|text| text.as_str().into()).unwrap_or_default(),
                 is_free_text: true,
