@@ -8,7 +8,7 @@ import { names } from "../names.js";
 import { canSee } from "../session.js";
 import { tabs } from "../tabs.js";
 import { timeOf } from "../times.js";
-import { petOf, sentence } from "../words.js";
+import { isRedundant, petOf, sentence } from "../words.js";
 
 /** @import { Mount, StoreEvent } from "../../types" */
 
@@ -16,11 +16,12 @@ const TYPES = {
   pets: "pet.created,pet.updated,pet.deleted",
   orders: "order.placed,order.updated,order.completed,order.cancelled,order.returned",
   categories: "category.updated,category.deleted",
+  keys: "key.created,key.rotated,key.revoked",
 };
 
 /** @type {Mount} */
 export function mount(root, _, end) {
-  const [pets, orders] = [canSee("pet."), canSee("order.")];
+  const [pets, orders, keys] = ["pet.", "order.", "key."].map(canSee);
   let types = "";
   /** The animals and times of orders: an order says all about the change of its animal. */
   const told = new Set();
@@ -29,7 +30,7 @@ export function mount(root, _, end) {
     tag: "ol.sheet.log",
     key: (/** @type {StoreEvent} */ { sequence }) => Number(sequence),
     row: (event) => el("li", sentence(event), timeOf(event.time)),
-    matches: (event) => (!types || types.includes(event.type)) &&
+    matches: (event) => (!types || types.includes(event.type)) && !isRedundant(event) &&
       !(event.type === "pet.updated" && told.has(`${petOf(event)} ${event.time}`)),
     added(page) {
       for (const event of page) tell(event);
@@ -70,6 +71,7 @@ export function mount(root, _, end) {
     ...(pets && { [TYPES.pets]: "Animals" }),
     ...(orders && { [TYPES.orders]: "Orders" }),
     ...(pets && { [TYPES.categories]: "Categories" }),
+    ...(keys && { [TYPES.keys]: "People" }),
   }, (value) => {
     types = value;
     told.clear();
