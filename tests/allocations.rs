@@ -8,7 +8,7 @@
 
 use std::{alloc::System, fmt::Write, net::SocketAddr};
 
-use domain::api_key::{ApiKeySecret, NewApiKey, Scopes};
+use domain::api_key::{ApiKeySecret, NewApiKey};
 use http::Version;
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
@@ -34,12 +34,7 @@ async fn hostile_requests_cost_no_more_than_their_size() {
         .await
         .unwrap();
     let key = ApiKeySecret::generate();
-    let new = NewApiKey {
-        name: "test".parse().unwrap(),
-        scopes: Scopes::all(),
-        created_at: Timestamp::now(),
-        expires_at: None,
-    };
+    let new = NewApiKey::new("test".parse().unwrap(), Timestamp::now());
     store.api_key_create(new, key.hash()).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,6 +1,7 @@
 //! `petstore keys`: manages API keys.
 
 mod list;
+mod role;
 
 use std::{error::Error, str::FromStr};
 
@@ -14,11 +15,13 @@ use super::{
     stdout::{self, print_all},
 };
 use domain::{
-    api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope},
+    api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope, Scopes, newest_namesake},
     clock::Clock,
+    idempotency::Idempotent,
     invalid::Invalid,
 };
-use store::{Options, Role, Store};
+use role::Role;
+use store::{Options, Store};
 
 #[derive(Subcommand)]
 pub enum Keys {
@@ -45,13 +48,16 @@ pub enum Keys {
 #[derive(Args)]
 pub struct Create {
     /// Name of the key: who or what will use it.
-    #[arg(value_parser = new_name)]
+    #[arg(value_parser = parse::<KeyName>)]
     name: KeyName,
-    /// Scope to grant: pets:read, pets:write, orders:read, orders:write, webhooks:read or
-    /// webhooks:write.
+    /// Role to grant the scopes of: owner (all), staff (pets and orders) or read-only.
+    #[arg(long, env = "PETSTORE_ROLE", conflicts_with = "scopes")]
+    role: Option<Role>,
+    /// Scope to grant: pets:read, pets:write, orders:read, orders:write, webhooks:read,
+    /// webhooks:write, keys:read or keys:write.
     ///
     /// Repeat the option, or separate scopes with commas, to grant several. By
-    /// default, the key has all scopes.
+    /// default, the key has all scopes except keys:read and keys:write.
     #[arg(
         long = "scope",
         env = "PETSTORE_SCOPE",
@@ -124,9 +130,11 @@ impl Create {
         let now = Clock::system().now();
         let mut new = NewApiKey::new(self.name, now);
         new.expires_at = self.expires;
-        if !self.scopes.is_empty() {
-            new.scopes = self.scopes.iter().copied().collect();
-        }
+        new.scopes = match self.role {
+            Some(role) => role.scopes(),
+            None if self.scopes.is_empty() => Scopes::all_but_keys(),
+            None => self.scopes.iter().copied().collect(),
+        };
         let store = open(&self.database).await?;
         let others = store.api_key_list().await?;
         let secret = ApiKeySecret::generate();
@@ -167,11 +175,7 @@ impl Rotate {
         // If the key was rotated before, its expiry is the end of a grace period: a successor
         // with that lifetime would be a trap.
         let keys = store.api_key_list().await?;
-        let newer = keys
-            .iter()
-            .map(|(_, key)| key)
-            .filter(|key| key.name == old.name && key.id > old.id)
-            .max_by_key(|key| (key.is_valid_at(now), key.id));
+        let newer = newest_namesake(keys.iter().map(|(_, key)| key), &old, now);
         if let Some(expiry) = old.expires_at
             && let Some(newer) = newer
         {
@@ -190,25 +194,20 @@ impl Rotate {
             };
             return Err(message.into());
         }
-        let lifetime = old.expires_at.map(|at| at.duration_since(old.created_at));
-        let successor = NewApiKey {
-            name: old.name.clone(),
-            scopes: old.scopes,
-            created_at: now,
-            expires_at: lifetime.and_then(|lifetime| now.checked_add(lifetime).ok()),
-        };
         let secret = ApiKeySecret::generate();
         print_secret(&secret)?;
-        let grace_end = now + self.grace;
-        let rotated = store.api_key_rotate(old.id, grace_end, successor, secret.hash());
+        let rotated = store.api_key_rotate(old.id, None, self.grace, secret.hash(), None);
         let created = rotated
             .await
             .map_err(|error| unusable(error, &self.database))?;
         store.close().await;
-        let Some(key) = created else {
-            let message = format!("{old_key} was just revoked, so the secret above is not valid");
+        let Idempotent::Executed(Ok(key)) = created else {
+            let message = format!(
+                "{old_key} was just revoked or rotated, so the secret above is not valid"
+            );
             return Err(format!("{message}; {instead}").into());
         };
+        let grace_end = key.created_at + self.grace;
         let end = old.expires_at.unwrap_or(grace_end).min(grace_end);
         let until = if end > now {
             format!("stays valid until {end:.0}")
@@ -226,7 +225,7 @@ impl Revoke {
         let now = Clock::system().now();
         let store = open(&self.database).await?;
         let key = find(&store, &self.key, now, &self.database).await?;
-        let key = store.api_key_revoke(key.id, now).await?.unwrap_or(key);
+        let key = store.api_key_revoke(key.id, None).await?.unwrap_or(key);
         store.close().await;
         let shown = shown(&key);
         let location = self.database.location();
@@ -248,7 +247,7 @@ pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecr
 }
 
 async fn open(database: &Database) -> Result<Store, Box<dyn Error>> {
-    Ok(Store::open(&database.url()?, &Options::new(Role::Cli)).await?)
+    Ok(Store::open(&database.url()?, &Options::new(store::Role::Cli)).await?)
 }
 
 /// Finds a key by its id or its name. If several keys have the name, exactly one of them must be
@@ -296,15 +295,6 @@ async fn find(
             ))
         }
     }
-}
-
-/// Parses the name of a new key. A number would be taken for the id of a key.
-fn new_name(text: &str) -> Result<KeyName, String> {
-    let digits = text.trim();
-    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("a number would be taken for the id of a key; add a word to it".into());
-    }
-    parse(text)
 }
 
 /// Formats a key for messages: with its id, because names are not unique.

@@ -64,7 +64,7 @@ impl Server {
             .await
             .unwrap();
         database.execute(config.sql);
-        let key = insert_key(&store, Scopes::all(), None).await;
+        let key = insert_key(&store, Scopes::all_but_keys(), None).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let metrics = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -252,10 +252,9 @@ pub fn database_url(database: &Database) -> DatabaseUrl {
 async fn insert_key(store: &Store, scopes: Scopes, expires_at: Option<Timestamp>) -> String {
     let secret = ApiKeySecret::generate();
     let new = NewApiKey {
-        name: "test".parse().unwrap(),
         scopes,
-        created_at: Timestamp::now(),
         expires_at,
+        ..NewApiKey::new("test".parse().unwrap(), Timestamp::now())
     };
     store.api_key_create(new, secret.hash()).await.unwrap();
     secret.reveal().into()

@@ -1,6 +1,6 @@
 //! Stores on new databases.
 
-use domain::api_key::{ApiKeySecret, NewApiKey, Scopes};
+use domain::api_key::{ApiKeySecret, NewApiKey};
 use jiff::Timestamp;
 use store::{Options, Role, Store};
 use support::{Backend, CommandResult, Database, command};
@@ -45,12 +45,7 @@ pub async fn create_store(url: &str) {
         ..Options::new(Role::Cli)
     };
     let store = open_with(url, &options).await;
-    let key = NewApiKey {
-        name: "test".parse().unwrap(),
-        scopes: Scopes::all(),
-        created_at: Timestamp::now(),
-        expires_at: None,
-    };
+    let key = NewApiKey::new("test".parse().unwrap(), Timestamp::now());
     let hash = ApiKeySecret::generate().hash();
     store.api_key_create(key, hash).await.unwrap();
     store.close().await;

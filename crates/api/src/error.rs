@@ -6,9 +6,16 @@ mod response;
 use std::{borrow::Cow, error, sync::Arc};
 
 use http::StatusCode;
+use jiff::Timestamp;
 
 use super::rate_limit::{LimitKind, Quota};
-use domain::{api_key::Scope, event::Gone, invalid::Invalid, pet::PetId, webhook::MAX_WEBHOOKS};
+use domain::{
+    api_key::{MAX_KEYS, Scope},
+    event::Gone,
+    invalid::Invalid,
+    pet::PetId,
+    webhook::MAX_WEBHOOKS,
+};
 use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
 
 /// A 4xx or 5xx response.
@@ -39,6 +46,13 @@ pub enum ApiError {
     CategoryNameTaken,
     TooManyWebhooks,
     WebhookDisabled,
+    KeyNotRotatable,
+    /// Carries the key that has replaced it.
+    KeyRotated(i64),
+    /// Carries the time at which the key of the caller expires.
+    OutlastsCaller(Timestamp),
+    LastOwner,
+    TooManyKeys,
     OperationRemoved,
     /// The log cannot be read from the requested position.
     PositionGone(Gone),
@@ -236,6 +250,32 @@ impl ApiError {
                 "this webhook is disabled, so nothing is sent to it; enable it first: PATCH it \
                  with {\"state\":\"enabled\"}",
             ),
+            Self::KeyNotRotatable => conflict(
+                "key_not_rotatable",
+                "this key is revoked, expired or an invitation, so it cannot be rotated; create \
+                 another one",
+            ),
+            Self::KeyRotated(newer) => conflict(
+                "key_rotated",
+                format!("key {newer} has replaced this key; rotate that one"),
+            ),
+            Self::OutlastsCaller(expiry) => Description::new(
+                StatusCode::FORBIDDEN,
+                "expiry_too_late",
+                format!(
+                    "expiresAt: a key gives access for no longer than it lasts itself, and the \
+                     key of this request expires at {expiry}"
+                ),
+            ),
+            Self::LastOwner => conflict(
+                "last_owner",
+                "no other key could manage keys for as long as this one; let another owner in \
+                 first, or revoke it where the service runs: petstore keys revoke",
+            ),
+            Self::TooManyKeys => conflict(
+                "too_many_keys",
+                format!("the limit of {MAX_KEYS} valid keys is reached; revoke one to create another"),
+            ),
             Self::OperationRemoved => gone(
                 "operation_removed",
                 "this operation was removed on 5 December 2030; use GET /v1/pets with the id filter",
@@ -423,5 +463,6 @@ pub const INVALID_CATEGORY_ID: &str =
 pub const NO_SUCH_CATEGORY: &str = "categoryId: no category with this id has a name";
 pub const NO_SUCH_ORDER: &str = "orderId: no order has this id";
 pub const NO_SUCH_WEBHOOK: &str = "webhookId: no webhook has this id";
+pub const NO_SUCH_KEY: &str = "keyId: no API key has this id";
 pub const NO_SUCH_DELIVERY: &str = "eventId: this webhook has no failed delivery of this event; list \
      its deliveries to see those it has";

@@ -20,7 +20,7 @@ use super::{
     rate_limit::{Limiter, Quota, RateLimit},
 };
 use domain::{
-    api_key::{ApiKey, ApiKeyDescription, KeyHash, Scopes},
+    api_key::{ApiKey, KeyHash, Scopes},
     clock::Clock,
 };
 use single_flight::SingleFlight;
@@ -103,10 +103,16 @@ impl KeyCache {
         }
     }
 
-    /// Describes a key as its owner may see it.
-    pub fn describe(&self, hash: &KeyHash) -> Option<ApiKeyDescription> {
+    pub fn get(&self, hash: &KeyHash) -> Option<ApiKey> {
         let keys = self.keys.load();
-        Some(keys.get(hash)?.key.describe())
+        Some(keys.get(hash)?.key.clone())
+    }
+
+    /// Returns the number of valid keys.
+    pub fn count_valid(&self) -> usize {
+        let now = self.clock.now();
+        let keys = self.keys.load();
+        keys.values().filter(|cached| cached.key.is_valid_at(now)).count()
     }
 
     /// Returns true if a refresh did not find the key.
@@ -121,6 +127,12 @@ impl KeyCache {
             self.unknown.insert(*hash, ());
         }
         Ok(())
+    }
+
+    /// Reads all keys, because this service has changed some. If that fails, the periodic refresh
+    /// reads them, and reports it if it fails, too.
+    pub async fn notice_change(self: &Arc<Self>) {
+        let _ = self.refresh().await;
     }
 
     /// Finds a key and, if it is valid, charges the request to its rate limit. `None` if it
@@ -254,7 +266,7 @@ fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKe
             audit_log::api_key_revoked(key);
         }
         if old.is_some_and(|old| old.expires_at != key.expires_at) {
-            audit_log::api_key_expiry_changed(key);
+            audit_log::api_key_rotated(key);
         }
     }
     for (_, CachedKey { key, .. }) in before.iter().filter(|(hash, _)| !after.contains_key(*hash)) {

@@ -5,10 +5,12 @@ use std::{array, ops::Range};
 use percent_encoding::percent_decode_str;
 
 use super::error::{
-    ApiError, INVALID_CATEGORY_ID, NO_SUCH_DELIVERY, NO_SUCH_ORDER, NO_SUCH_PET, NO_SUCH_WEBHOOK,
+    ApiError, INVALID_CATEGORY_ID, NO_SUCH_DELIVERY, NO_SUCH_KEY, NO_SUCH_ORDER, NO_SUCH_PET,
+    NO_SUCH_WEBHOOK,
 };
 use domain::{
-    category::CategoryId, event::EventId, order::OrderId, pet::PetId, webhook::WebhookId,
+    category::CategoryId, event::EventId, order::OrderId, page::parse_positive_decimal, pet::PetId,
+    webhook::WebhookId,
 };
 
 /// An id in a path. A malformed one is treated like an unknown one, so it is an error that the
@@ -44,6 +46,10 @@ pub const ORDER_ID: PathParameter<OrderId> = PathParameter {
 pub const WEBHOOK_ID: PathParameter<WebhookId> = PathParameter {
     parse: WebhookId::parse,
     not_found: NO_SUCH_WEBHOOK,
+};
+pub const KEY_ID: PathParameter<i64> = PathParameter {
+    parse: parse_positive_decimal,
+    not_found: NO_SUCH_KEY,
 };
 /// The event of a delivery.
 pub const EVENT_ID: PathParameter<EventId> = PathParameter {

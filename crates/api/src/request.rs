@@ -182,7 +182,10 @@ impl<'a> ApiRequest<'a> {
     pub async fn json_with_idempotency_key<T: FromObject>(
         &mut self,
     ) -> Result<(T, Option<IdempotentRequest>), ApiError> {
-        let body = self.body_of_type(JSON).await?;
+        let mut body = self.body_of_type(JSON).await?;
+        if body.is_empty() && T::IS_OPTIONAL {
+            body = Bytes::from_static(b"{}");
+        }
         let object = Object::parse(&body)?;
         let value = self.read_object(&object)?;
         let idempotency = self.parse_idempotency_key(|| match T::PERSONAL {
@@ -297,7 +300,6 @@ async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
     Ok(collected.into())
 }
 
-/// Describes the unknown names, if there are any, and lists the known ones.
 /// Describes the members that would be ignored, also those of objects in the object.
 fn unknown_members(object: &Object, known: &[KnownMember]) -> Option<String> {
     let names: Vec<_> = known.iter().map(|member| member.name).collect();
@@ -311,6 +313,7 @@ fn unknown_members(object: &Object, known: &[KnownMember]) -> Option<String> {
     (!unknown.is_empty()).then(|| unknown.join("; "))
 }
 
+/// Describes the unknown names, if there are any, and lists the known ones.
 fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<String> {
     let unknown: Vec<_> = names
         .into_iter()

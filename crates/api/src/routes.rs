@@ -13,7 +13,7 @@ use super::{
     events, keys,
     operation::Operation,
     orders,
-    path::{CATEGORY_ID, EVENT_ID, IdPositions, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID},
+    path::{CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID},
     pets,
     request::{ApiRequest, RequestHead},
     state::Api,
@@ -99,8 +99,8 @@ fn routes() -> Vec<Route> { routes! {
     POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        async     orders::complete_order(ORDER_ID),
     POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        async     orders::cancel_order(ORDER_ID),
     POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        async     orders::return_order(ORDER_ID),
-    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead]               async     events::list_events()                 [after limit sort types subject wait],
-    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead]               async     events::stream_events()               [after types subject],
+    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead, KeysRead]     async     events::list_events()                 [after limit sort types subject wait],
+    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead, KeysRead]     async     events::stream_events()               [after types subject],
     POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      async     webhooks::create_webhook(),
     GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       async     webhooks::list_webhooks()             [limit cursor],
     GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       async     webhooks::get_webhook(WEBHOOK_ID),
@@ -111,9 +111,16 @@ fn routes() -> Vec<Route> { routes! {
     POST   "webhooks/{webhookId}/replay"                     "replayWebhook"       [WebhooksWrite]                      async     webhooks::replay_webhook(WEBHOOK_ID),
     GET    "webhooks/{webhookId}/deliveries"                 "listDeliveries"      [WebhooksRead]                       async     webhooks::list_deliveries(WEBHOOK_ID) [limit cursor state],
     POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" "retryDelivery"       [WebhooksWrite]                      async     webhooks::retry_delivery(WEBHOOK_ID, EVENT_ID),
-    GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead] async     keys::list_keys()                     [limit cursor],
+    POST   "keys"                                            "createKey"           [KeysWrite]                          async     keys::create_key(),
+    // Shows only names without `keys:read`.
+    GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead, KeysRead] async keys::list_keys()               [limit cursor],
     // Needs a valid key with any scope.
     GET    "keys/current"                                    "getCurrentKey"       []                                   immediate keys::get_current_key(),
+    POST   "keys/invitations"                                "createInvitation"    [KeysWrite]                          async     keys::create_invitation(),
+    POST   "keys/claim"                                      "claimKey"            [KeysClaim]                          async     keys::claim_key(),
+    GET    "keys/{keyId}"                                    "getKey"              [KeysRead]                           async     keys::get_key(KEY_ID),
+    DELETE "keys/{keyId}"                                    "revokeKey"           [KeysWrite]                          async     keys::revoke_key(KEY_ID),
+    POST   "keys/{keyId}/rotate"                             "rotateKey"           [KeysWrite]                          async     keys::rotate_key(KEY_ID),
 } }
 
 /// The result of looking up a method and a path.

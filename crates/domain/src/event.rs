@@ -12,6 +12,7 @@ use crate::{
     category::CategoryId,
     invalid::{Invalid, quoted},
     order::{OrderId, OrderStatus},
+    page::parse_positive_decimal,
     pet::PetId,
 };
 
@@ -75,6 +76,9 @@ pub enum EventType {
     OrderReturned,
     CategoryUpdated,
     CategoryDeleted,
+    KeyCreated,
+    KeyRotated,
+    KeyRevoked,
 }
 
 impl EventType {
@@ -89,6 +93,9 @@ impl EventType {
         Self::OrderReturned,
         Self::CategoryUpdated,
         Self::CategoryDeleted,
+        Self::KeyCreated,
+        Self::KeyRotated,
+        Self::KeyRevoked,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -103,6 +110,9 @@ impl EventType {
             Self::OrderReturned => "order.returned",
             Self::CategoryUpdated => "category.updated",
             Self::CategoryDeleted => "category.deleted",
+            Self::KeyCreated => "key.created",
+            Self::KeyRotated => "key.rotated",
+            Self::KeyRevoked => "key.revoked",
         }
     }
 
@@ -144,6 +154,7 @@ impl EventType {
             | Self::OrderCompleted
             | Self::OrderCancelled
             | Self::OrderReturned => Subject::Order(OrderId::from_store(id)),
+            Self::KeyCreated | Self::KeyRotated | Self::KeyRevoked => Subject::Key(id),
         }
     }
 
@@ -159,6 +170,7 @@ pub enum Subject {
     Pet(PetId),
     Order(OrderId),
     Category(CategoryId),
+    Key(i64),
 }
 
 impl Subject {
@@ -168,6 +180,7 @@ impl Subject {
             "pets" => PetId::parse(id).map(Self::Pet),
             "orders" => OrderId::parse(id).map(Self::Order),
             "categories" => CategoryId::parse(id).map(Self::Category),
+            "keys" => parse_positive_decimal(id).map(Self::Key),
             _ => None,
         }
     }
@@ -177,6 +190,7 @@ impl Subject {
         match self {
             Self::Pet(_) | Self::Category(_) => Scope::PetsRead,
             Self::Order(_) => Scope::OrdersRead,
+            Self::Key(_) => Scope::KeysRead,
         }
     }
 }
@@ -187,6 +201,7 @@ impl fmt::Display for Subject {
             Self::Pet(id) => write!(f, "pets/{}", id.get()),
             Self::Order(id) => write!(f, "orders/{}", id.get()),
             Self::Category(id) => write!(f, "categories/{}", id.get()),
+            Self::Key(id) => write!(f, "keys/{id}"),
         }
     }
 }

@@ -126,6 +126,9 @@ pub trait FromObject: Sized {
     /// fingerprint of a request with an idempotency key.
     const PERSONAL: Option<&str> = None;
 
+    /// True if the body may be empty, which then stands for an empty object.
+    const IS_OPTIONAL: bool = false;
+
     /// Parses the object, or returns every validation error. Unknown members
     /// are ignored.
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>>;
@@ -179,6 +182,40 @@ impl<'a> Value<'a> {
     pub fn as_array(self) -> Option<Vec<Value<'a>>> {
         let values: Vec<&RawValue> = serde_json::from_str(self.0).ok()?;
         Some(values.into_iter().map(|raw| Value(raw.get())).collect())
+    }
+
+    /// Reads a member that is an array of one or more names, each of them once.
+    pub fn as_choices<T: Copy + PartialEq>(
+        self,
+        field: &'static str,
+        all: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Result<Vec<T>, Invalid> {
+        let invalid = |got: &str| {
+            let all = all.iter().copied().map(name).collect::<Vec<_>>().join(", ");
+            let reason = format!("must be an array of one or more of {all}, got {got}");
+            Invalid::new(field, reason)
+        };
+        let Some(values) = self.as_array() else {
+            return Err(invalid(&self.describe()));
+        };
+        let mut chosen = Vec::new();
+        for value in values {
+            let Some(text) = value.as_string() else {
+                return Err(invalid(&format!("an array with {}", value.describe())));
+            };
+            let mut named = all.iter().filter(|choice| name(**choice) == text);
+            let choice = named.next().ok_or_else(|| invalid(&quoted(&text)))?;
+            if chosen.contains(choice) {
+                let reason = format!("must not contain {text} more than once");
+                return Err(Invalid::new(field, reason));
+            }
+            chosen.push(*choice);
+        }
+        if chosen.is_empty() {
+            return Err(invalid("an empty array"));
+        }
+        Ok(chosen)
     }
 
     /// Returns the exact value of a number that is a whole int64. `1`, `1.0` and `10e-1` are

@@ -2,38 +2,36 @@
 
 use std::{collections::HashSet, convert::Infallible};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, NotFound},
-    rows::Stored,
-    table::columns,
+    command::{Command, Draft, Lane, NotFound, Reply},
+    rows::{LoggedChange, Stored},
+    table::{Value, columns},
     tables::{ApiKeyRow, Keys, Sequence},
 };
 use domain::{
-    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
+    api_key::{
+        ApiKey, ApiKeyFilter, ApiKeyUsage, KeyGrant, KeyHash, KeyRejection, NewApiKey, Scope,
+        newest_namesake,
+    },
+    event::EventType,
+    idempotency::{Idempotent, IdempotentRequest},
     page::{ListQuery, Page},
 };
 
+type KeyResult = Result<ApiKey, KeyRejection>;
+
 statements! {
     LIST() = format!("SELECT {} FROM api_keys ORDER BY id", columns::<ApiKeyRow>());
+    GET(Int) = format!("SELECT {} FROM api_keys WHERE id = $1", columns::<ApiKey>());
 }
 
+/// Creates a key for the operator, who may grant everything.
 struct CreateKey {
     new: NewApiKey,
     hash: KeyHash,
-}
-
-impl CreateKey {
-    fn create(&self, draft: &mut Draft<'_>) -> ApiKey {
-        let key = self.new.clone().with_id(draft.new_id(Sequence::ApiKeys));
-        draft.put(ApiKeyRow {
-            key: key.clone(),
-            hash: self.hash,
-        });
-        key
-    }
 }
 
 impl Command for CreateKey {
@@ -45,61 +43,196 @@ impl Command for CreateKey {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, Infallible> {
-        Ok(self.create(draft))
+        Ok(create(draft, self.new.clone(), self.hash))
+    }
+}
+
+/// A key or an invitation that the holder of another key creates.
+struct GrantKey {
+    caller: i64,
+    grant: KeyGrant,
+    kind: GrantKind,
+    hash: KeyHash,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum GrantKind {
+    Key,
+    Invitation { replaces: Option<i64> },
+}
+
+impl Command for GrantKey {
+    type Output = ApiKey;
+    type Rejection = KeyRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.api_keys.push(self.caller);
+        if let GrantKind::Invitation { replaces } = self.kind {
+            keys.api_keys.extend(replaces);
+        }
+        keys.draw(Sequence::ApiKeys, 1);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> KeyResult {
+        let now = draft.times.now;
+        let caller = valid(draft, self.caller)?;
+        let new = match self.kind {
+            GrantKind::Key => caller.grant(&self.grant, now)?,
+            GrantKind::Invitation { replaces: None } => caller.invite(&self.grant, None, now)?,
+            GrantKind::Invitation { replaces: Some(id) } => {
+                let replaced = find(draft, id).ok_or(KeyRejection::NothingToReplace)?;
+                caller.invite(&self.grant, Some(replaced), now)?
+            }
+        };
+        Ok(create(draft, new, self.hash))
+    }
+
+    fn resource_id(key: &ApiKey) -> i64 {
+        key.id
+    }
+}
+
+/// Turns an invitation into a key, and revokes it.
+struct ClaimKey {
+    invitation: i64,
+    replaces: Option<i64>,
+    hash: KeyHash,
+}
+
+impl Command for ClaimKey {
+    type Output = ApiKey;
+    type Rejection = KeyRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.api_keys.push(self.invitation);
+        keys.api_keys.extend(self.replaces);
+        keys.draw(Sequence::ApiKeys, 1);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> KeyResult {
+        let now = draft.times.now;
+        let invitation = find(draft, self.invitation).ok_or(KeyRejection::CallerEnded)?;
+        let new = invitation.claim(now)?;
+        for id in [self.invitation].into_iter().chain(self.replaces) {
+            revoke(draft, id, now);
+        }
+        Ok(create(draft, new, self.hash))
     }
 }
 
 struct RotateKey {
+    /// The key of the caller, if it is not the operator.
+    caller: Option<i64>,
     id: i64,
-    expires_at: Timestamp,
-    successor: CreateKey,
+    /// The other keys, which may have replaced this one.
+    others: Vec<i64>,
+    grace: SignedDuration,
+    hash: KeyHash,
 }
 
 impl Command for RotateKey {
     type Output = ApiKey;
-    type Rejection = NotFound;
+    type Rejection = KeyRejection;
 
     fn keys(&self, keys: &mut Keys) {
         keys.api_keys.push(self.id);
+        keys.api_keys.extend(self.caller);
+        keys.api_keys.extend(&self.others);
         keys.draw(Sequence::ApiKeys, 1);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NotFound> {
-        let before = draft
-            .tables
-            .api_keys
-            .get(&self.id)
-            .filter(|row| row.key.revoked_at.is_none())
-            .ok_or(NotFound)?;
-        let mut expiring = before.clone();
+    fn decide(&self, draft: &mut Draft<'_>) -> KeyResult {
+        let now = draft.times.now;
+        let caller = self.caller.map(|id| valid(draft, id)).transpose()?;
+        let row = draft.tables.api_keys.get(&self.id);
+        let row = row.ok_or(KeyRejection::NoSuchKey)?;
+        let successor = row.key.successor(caller, now)?;
+        let others = self.others.iter().filter_map(|id| find(draft, *id));
+        if let Some(newer) = newest_namesake(others, &row.key, now)
+            && row.key.expires_at.is_some()
+        {
+            return Err(KeyRejection::Rotated(newer.id));
+        }
+        let mut expiring = row.clone();
         // An earlier expiry stays.
-        let expires_at = before.key.expires_at.unwrap_or(Timestamp::MAX);
-        expiring.key.expires_at = Some(expires_at.min(self.expires_at));
+        let end = successor.created_at + self.grace;
+        expiring.key.expires_at = row.key.expires_at.into_iter().chain([end]).min();
         draft.put(expiring);
-        Ok(self.successor.create(draft))
+        Ok(create(draft, successor, self.hash))
+    }
+
+    fn resource_id(key: &ApiKey) -> i64 {
+        key.id
     }
 }
 
 struct RevokeKey {
+    caller: Option<Revoker>,
     id: i64,
-    now: Timestamp,
+}
+
+/// The holder of a key who revokes one.
+struct Revoker {
+    id: i64,
+    /// The other keys that can manage keys: one of them must remain.
+    owners: Vec<i64>,
 }
 
 impl Command for RevokeKey {
     /// The key as it was before.
     type Output = ApiKey;
-    type Rejection = NotFound;
+    type Rejection = KeyRejection;
 
     fn keys(&self, keys: &mut Keys) {
         keys.api_keys.push(self.id);
+        if let Some(caller) = &self.caller {
+            keys.api_keys.push(caller.id);
+            keys.api_keys.extend(&caller.owners);
+        }
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NotFound> {
-        let before = draft.tables.api_keys.get(&self.id).ok_or(NotFound)?.clone();
-        let mut revoked = before.clone();
-        revoked.key.revoked_at = before.key.revoked_at.or(Some(self.now));
+    fn decide(&self, draft: &mut Draft<'_>) -> KeyResult {
+        let now = draft.times.now;
+        let before = find(draft, self.id).ok_or(KeyRejection::NoSuchKey)?.clone();
+        if let Some(caller) = &self.caller {
+            valid(draft, caller.id)?.ensure_may_revoke(&before)?;
+            let is_owner = before.is_valid_at(now) && before.scopes.has(Scope::KeysWrite);
+            let remains = |id: &i64| {
+                let other = find(draft, *id).filter(|other| other.is_valid_at(now));
+                other.is_some_and(|other| other.manages_keys_as_long_as(&before))
+            };
+            if is_owner && !caller.owners.iter().any(remains) {
+                return Err(KeyRejection::LastOwner);
+            }
+        }
+        revoke(draft, self.id, now);
+        Ok(before)
+    }
+}
+
+fn find<'a>(draft: &'a Draft<'_>, id: i64) -> Option<&'a ApiKey> {
+    draft.tables.api_keys.get(&id).map(|row| &row.key)
+}
+
+/// Returns the key of a caller. It may have ended since the service authenticated it.
+fn valid<'a>(draft: &'a Draft<'_>, id: i64) -> Result<&'a ApiKey, KeyRejection> {
+    let key = find(draft, id).filter(|key| key.is_valid_at(draft.times.now));
+    key.ok_or(KeyRejection::CallerEnded)
+}
+
+fn create(draft: &mut Draft<'_>, new: NewApiKey, hash: KeyHash) -> ApiKey {
+    let key = new.with_id(draft.new_id(Sequence::ApiKeys));
+    let created = key.clone();
+    draft.put(ApiKeyRow { key, hash });
+    created
+}
+
+/// Revokes a key. One that was revoked before keeps that time.
+fn revoke(draft: &mut Draft<'_>, id: i64, now: Timestamp) {
+    if let Some(row) = draft.tables.api_keys.get(&id) {
+        let mut revoked = row.clone();
+        revoked.key.revoked_at = row.key.revoked_at.or(Some(now));
         draft.put(revoked);
-        Ok(before.key)
     }
 }
 
@@ -129,7 +262,23 @@ impl Command for RecordUsage {
     }
 }
 
-impl Stored for ApiKeyRow {}
+impl Stored for ApiKeyRow {
+    /// Uses of a key are not events.
+    fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
+        let after = &after?.key;
+        let kind = match before.map(|before| &before.key) {
+            None => EventType::KeyCreated,
+            Some(before) if before.revoked_at != after.revoked_at => EventType::KeyRevoked,
+            Some(before) if before.expires_at != after.expires_at => EventType::KeyRotated,
+            Some(_) => return None,
+        };
+        let without_use = ApiKey {
+            last_used_at: None,
+            ..after.clone()
+        };
+        Some(LoggedChange::new(kind, after.id, &without_use))
+    }
+}
 
 impl Store {
     /// Creates an API key and returns it with its new id.
@@ -138,44 +287,111 @@ impl Store {
         Ok(created.unwrap_or_else(|never| match never {}))
     }
 
+    /// Creates a key or an invitation for the holder of another key. A retry gets its current
+    /// state.
+    pub async fn api_key_grant(
+        &self,
+        caller: i64,
+        grant: KeyGrant,
+        kind: GrantKind,
+        hash: KeyHash,
+        request: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<KeyResult>, Error> {
+        let grant = GrantKey {
+            caller,
+            grant,
+            kind,
+            hash,
+        };
+        let reply = self.execute(Some(caller), grant, request).await?;
+        self.api_key_result(reply).await
+    }
+
+    /// Turns an invitation into a key, and revokes the invitation and the key that it replaces.
+    pub async fn api_key_claim(
+        &self,
+        invitation: &ApiKey,
+        hash: KeyHash,
+    ) -> Result<KeyResult, Error> {
+        let details = invitation.invitation.as_ref();
+        let claim = ClaimKey {
+            invitation: invitation.id,
+            replaces: details.and_then(|details| details.replaces),
+            hash,
+        };
+        self.execute_once(Some(invitation.id), claim).await
+    }
+
     /// Lists every API key by ascending id, including revoked and expired ones.
     pub async fn api_key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
         let rows: Vec<ApiKeyRow> = self.query(&LIST, Vec::new()).await?;
         Ok(rows.into_iter().map(|row| (row.hash, row.key)).collect())
     }
 
-    /// Lists the names of API keys, including revoked and expired ones.
-    pub async fn api_key_labels(
+    /// Lists API keys by pages, including revoked and expired ones.
+    pub async fn api_key_page(
         &self,
         query: ListQuery<ApiKeyFilter>,
-    ) -> Result<Page<ApiKeyLabel>, Error> {
+    ) -> Result<Page<ApiKey>, Error> {
         self.list_all(query).await
     }
 
-    /// Revokes an API key and returns it as it was before; `None` if there is no
-    /// such key. Revoking again keeps the time of the first revocation.
-    pub async fn api_key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
-        Ok(self.execute_once(None, RevokeKey { id, now }).await?.ok())
+    pub async fn api_key_get(&self, id: i64) -> Result<Option<ApiKey>, Error> {
+        self.find(&GET, vec![Value::Int(id)]).await
     }
 
-    /// Creates the successor of a key, which itself expires at `expires_at`, unless it does
-    /// so earlier. `None` if there is no such key, or it is revoked.
+    /// Revokes an API key and returns it as it was before. Revoking again keeps the time of the
+    /// first revocation. `caller` is the key that revokes it, unless the operator does.
+    pub async fn api_key_revoke(&self, id: i64, caller: Option<i64>) -> Result<KeyResult, Error> {
+        let revoker = match caller {
+            Some(caller) => {
+                let keys = self.api_key_list().await?.into_iter().map(|(_, key)| key);
+                let owners = keys.filter(|key| key.scopes.has(Scope::KeysWrite) && key.id != id);
+                Some(Revoker {
+                    id: caller,
+                    owners: owners.map(|key| key.id).collect(),
+                })
+            }
+            None => None,
+        };
+        let revoke = RevokeKey {
+            caller: revoker,
+            id,
+        };
+        self.execute_once(caller, revoke).await
+    }
+
+    /// Creates the successor of a key, which itself expires after a grace period, unless it does so
+    /// earlier. `caller` is the key that rotates it, unless the operator does.
     pub async fn api_key_rotate(
         &self,
         id: i64,
-        expires_at: Timestamp,
-        successor: NewApiKey,
+        caller: Option<i64>,
+        grace: SignedDuration,
         hash: KeyHash,
-    ) -> Result<Option<ApiKey>, Error> {
+        request: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<KeyResult>, Error> {
+        let keys = self.api_key_list().await?;
+        let named = keys.iter().find(|(_, key)| key.id == id);
+        let is_namesake = |key: &ApiKey| named.is_some_and(|(_, named)| named.name == key.name);
+        let others = keys.iter().map(|(_, key)| key).filter(|key| is_namesake(key));
         let rotate = RotateKey {
+            caller,
             id,
-            expires_at,
-            successor: CreateKey {
-                new: successor,
-                hash,
-            },
+            others: others.map(|key| key.id).collect(),
+            grace,
+            hash,
         };
-        Ok(self.execute_once(None, rotate).await?.ok())
+        let reply = self.execute(caller, rotate, request).await?;
+        self.api_key_result(reply).await
+    }
+
+    async fn api_key_result(
+        &self,
+        reply: Reply<ApiKey, KeyRejection>,
+    ) -> Result<Idempotent<KeyResult>, Error> {
+        let read = async |id| Ok(self.api_key_get(id).await?.ok_or(KeyRejection::NoSuchKey));
+        reply.or_replay(read).await
     }
 
     /// Records the usage of API keys. Returns the ids of the keys that were updated: those

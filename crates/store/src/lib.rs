@@ -89,6 +89,7 @@ pub use admin::{
     export_orders, export_pets, find_import, find_microchips, inspect, list_keys, restore,
 };
 
+pub use api_keys::GrantKind;
 pub use error::{Error, OpenError, explain};
 pub use lock_holder::holder_and_advice;
 pub use metrics::StoreMetrics;

@@ -34,10 +34,10 @@ pub fn api_key_revoked(key: &ApiKey) {
     event!(key, "api key revoked");
 }
 
-/// Logs that a key expires earlier than before, because its successor was created.
-pub fn api_key_expiry_changed(key: &ApiKey) {
+/// Logs the time at which a key expires, because its successor was created.
+pub fn api_key_rotated(key: &ApiKey) {
     let expires_at = key.expires_at.map(|at| at.to_string());
-    event!(key, "api key expiry changed", expires_at = expires_at);
+    event!(key, "api key rotated", expires_at = expires_at);
 }
 
 /// Logs that another program deleted the row of a key.

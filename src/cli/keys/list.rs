@@ -59,17 +59,9 @@ impl List {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct JsonKey<'a> {
-    id: i64,
-    name: &'a str,
+    #[serde(flatten)]
+    key: &'a ApiKey,
     state: &'static str,
-    scopes: Vec<&'static str>,
-    created_at: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_used_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    revoked_at: Option<Timestamp>,
     deprecated_calls: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_deprecated_call_at: Option<Timestamp>,
@@ -79,14 +71,8 @@ fn json_lines(keys: &[ApiKey], now: Timestamp) -> serde_json::Result<String> {
     let mut lines = String::new();
     for key in keys {
         let json = JsonKey {
-            id: key.id,
-            name: key.name.as_str(),
+            key,
             state: state(key, now),
-            scopes: names(key.scopes),
-            created_at: key.created_at,
-            last_used_at: key.last_used_at,
-            expires_at: key.expires_at,
-            revoked_at: key.revoked_at,
             deprecated_calls: key.deprecated_calls,
             last_deprecated_call_at: key.last_deprecated_call_at,
         };
@@ -115,7 +101,7 @@ fn text(keys: &[ApiKey], now: Timestamp) -> String {
     let others: usize = (0..6).map(|column| width(column) + 2).sum();
     let scope_width = COLUMNS.saturating_sub(others);
     let rows = keys.iter().zip(&rows).flat_map(|(key, row)| {
-        let lines = wrap(key.scopes, scope_width).into_iter().enumerate();
+        let lines = wrap(key.reach(), scope_width).into_iter().enumerate();
         lines.map(|(n, scopes)| {
             let [a, b, c, d, e, f] = if n == 0 {
                 row.clone()
@@ -152,14 +138,10 @@ fn row(key: &ApiKey, now: Timestamp) -> [String; 6] {
 fn state(key: &ApiKey, now: Timestamp) -> &'static str {
     match key.revoked_at {
         Some(_) => "revoked",
+        None if key.is_valid_at(now) && key.invitation.is_some() => "invited",
         None if key.is_valid_at(now) => "valid",
         None => "expired",
     }
-}
-
-fn names(scopes: Scopes) -> Vec<&'static str> {
-    let granted = Scope::ALL.into_iter().filter(|scope| scopes.has(*scope));
-    granted.map(Scope::as_str).collect()
 }
 
 /// Breaks the scopes into lines of at most `width` characters, or of one scope.
@@ -168,7 +150,7 @@ fn wrap(scopes: Scopes, width: usize) -> Vec<String> {
         return vec!["all".into()];
     }
     let mut lines = vec![String::new()];
-    for name in names(scopes) {
+    for name in scopes.iter().map(Scope::as_str) {
         match lines.last_mut() {
             Some(line) if line.is_empty() => *line = name.into(),
             Some(line) if line.len() + 1 + name.len() <= width => *line += &format!(" {name}"),
@@ -194,6 +176,7 @@ mod tests {
             last_used_at: Some(now),
             expires_at: Some(now),
             revoked_at: None,
+            invitation: None,
             deprecated_calls: 3,
             last_deprecated_call_at: None,
         };

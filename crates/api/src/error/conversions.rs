@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{ApiError, AuthFailure, NO_SUCH_CATEGORY, NO_SUCH_ORDER, NO_SUCH_PET, NO_SUCH_WEBHOOK};
+use super::{
+    ApiError, AuthFailure, NO_SUCH_CATEGORY, NO_SUCH_KEY, NO_SUCH_ORDER, NO_SUCH_PET,
+    NO_SUCH_WEBHOOK,
+};
 use domain::{
-    category::CategoryRejection, invalid::join_messages, json::ObjectError, order::OrderRejection,
+    api_key::KeyRejection, category::CategoryRejection, invalid::join_messages, json::ObjectError, order::OrderRejection,
     pet::PetRejection, webhook::WebhookRejection,
 };
 use server::Rejection;
@@ -63,6 +66,28 @@ impl From<WebhookRejection> for ApiError {
             WebhookRejection::NoSuchWebhook => Self::NotFound(NO_SUCH_WEBHOOK),
             WebhookRejection::TooMany => Self::TooManyWebhooks,
             WebhookRejection::MissingScope(scope) => Self::InsufficientScope(scope.as_slice()),
+        }
+    }
+}
+
+impl From<KeyRejection> for ApiError {
+    fn from(rejection: KeyRejection) -> Self {
+        match rejection {
+            KeyRejection::CallerEnded => Self::Unauthorized(AuthFailure::Revoked),
+            KeyRejection::NoSuchKey => Self::NotFound(NO_SUCH_KEY),
+            KeyRejection::NotRotatable => Self::KeyNotRotatable,
+            KeyRejection::Rotated(newer) => Self::KeyRotated(newer),
+            KeyRejection::MissingScope(scope) => Self::InsufficientScope(scope.as_slice()),
+            KeyRejection::OutlastsCaller(expiry) => Self::OutlastsCaller(expiry),
+            KeyRejection::LastOwner => Self::LastOwner,
+            KeyRejection::NothingToReplace => {
+                Self::InvalidBody("replaces: no API key has this id".into())
+            }
+            KeyRejection::WeakerThanReplaced => Self::InvalidBody(
+                "replaces: that key can manage keys, so the invitation must grant keys:write, \
+                 and for at least as long"
+                    .into(),
+            ),
         }
     }
 }

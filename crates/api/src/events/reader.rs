@@ -292,8 +292,9 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             store
-                .api_key_revoke(key.id, Timestamp::now())
+                .api_key_revoke(key.id, None)
                 .await
+                .unwrap()
                 .unwrap();
             keys.refresh().await.unwrap();
         };

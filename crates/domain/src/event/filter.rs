@@ -48,30 +48,8 @@ impl EventTypes {
 
     /// Parses an array of names.
     pub fn from_json(value: Value) -> Result<Self, Invalid> {
-        let invalid = |got: &str| {
-            let all = Self::all().names().join(", ");
-            let reason = format!("must be an array of one or more of {all}, got {got}");
-            Invalid::new("types", reason)
-        };
-        let Some(values) = value.as_array() else {
-            return Err(invalid(&value.describe()));
-        };
-        let mut types = Self(0);
-        for value in values {
-            let Some(name) = value.as_string() else {
-                return Err(invalid(&format!("an array with {}", value.describe())));
-            };
-            let kind = EventType::from_name(&name).ok_or_else(|| invalid(&quoted(&name)))?;
-            if types.has(kind) {
-                let reason = format!("must not contain {name} more than once");
-                return Err(Invalid::new("types", reason));
-            }
-            types = types.iter().chain([kind]).collect();
-        }
-        match types.0 {
-            0 => Err(invalid("an empty array")),
-            _ => Ok(types),
-        }
+        let types = value.as_choices("types", EventType::ALL, EventType::as_str)?;
+        Ok(types.into_iter().collect())
     }
 
     /// Returns the types that were asked for, or else every type that an API key with these
@@ -146,8 +124,8 @@ impl EventFilter {
                 let subject = Subject::parse(value).ok_or_else(|| {
                     let got = quoted(value);
                     let reason = format!(
-                        "must be pets/ID, orders/ID or categories/ID, with the id of the resource, \
-                         got {got}"
+                        "must be pets/ID, orders/ID, categories/ID or keys/ID, with the id of the \
+                         resource, got {got}"
                     );
                     Invalid::new("subject", reason)
                 })?;

@@ -187,7 +187,8 @@ INSERT INTO event_log (id, source) VALUES (1, 'urn:uuid:' || lower(
     || '-' || substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2)
     || '-' || hex(randomblob(6))));
 
--- Only the SHA-256 of a key is stored.
+-- Only the SHA-256 of a key is stored. The columns of an invitation describe the key that it
+-- turns into.
 -- deprecated_calls counts calls of deprecated operations.
 CREATE TABLE api_keys (
     id                      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -199,7 +200,10 @@ CREATE TABLE api_keys (
     expires_at              INTEGER,
     revoked_at              INTEGER,
     deprecated_calls        INTEGER NOT NULL DEFAULT 0,
-    last_deprecated_call_at INTEGER
+    last_deprecated_call_at INTEGER,
+    invitation_scopes       TEXT,
+    invitation_expires_at   INTEGER,
+    invitation_replaces     INTEGER
 ) STRICT;
 
 -- Recorded outcomes of requests that carried an Idempotency-Key, so that a

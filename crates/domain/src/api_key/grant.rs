@@ -1,0 +1,456 @@
+//! Granting access: the rules by which the holder of an API key lets others in, and takes access
+//! away.
+//!
+//! A key grants only scopes that it has, for no longer than it lasts itself.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::{ApiKey, KeyName, NewApiKey, Scope, Scopes};
+use crate::{
+    clock::truncate_to_microseconds,
+    idempotency::RecordedRejection,
+    invalid::{Invalid, quoted},
+    json::{FromObject, KnownMember, Object, Value},
+    members::all_valid,
+};
+
+/// The key that an invitation turns into. It has the name of the invitation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Invitation {
+    pub scopes: Scopes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// A key that is revoked when the invitation is claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<i64>,
+}
+
+impl Invitation {
+    /// The time within which an invitation has to be claimed.
+    const LIFETIME: SignedDuration = SignedDuration::from_hours(24);
+}
+
+/// The access that a client asks for: the body of a request to create a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyGrant {
+    pub name: KeyName,
+    pub scopes: Scopes,
+    /// `None` stands for as long as possible.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl FromObject for KeyGrant {
+    const MEMBERS: &[KnownMember] = &[
+        KnownMember::scalar("name"),
+        KnownMember::scalar("scopes"),
+        KnownMember::scalar("expiresAt"),
+    ];
+
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        let expiry = object.get("expiresAt").filter(|value| !value.is_null());
+        all_valid! { Self;
+            name: KeyName::from_json(object.get("name")),
+            scopes: Scopes::from_json(object.get("scopes")),
+            expires_at: expiry.map(expiry_from_json).transpose(),
+        }
+    }
+}
+
+/// The body of a request to create an invitation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewInvitation {
+    pub grant: KeyGrant,
+    pub replaces: Option<i64>,
+}
+
+impl FromObject for NewInvitation {
+    const MEMBERS: &[KnownMember] = &[
+        KnownMember::scalar("name"),
+        KnownMember::scalar("scopes"),
+        KnownMember::scalar("expiresAt"),
+        KnownMember::scalar("replaces"),
+    ];
+
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        let replaces = object.get("replaces").filter(|value| !value.is_null());
+        let replaces = replaces.map(|value| {
+            let id = value.as_int64().filter(|id| *id > 0);
+            id.ok_or_else(|| {
+                let reason = format!("must be the id of a key, got {}", value.describe());
+                vec![Invalid::new("replaces", reason)]
+            })
+        });
+        match (KeyGrant::from_object(object), replaces.transpose()) {
+            (Ok(grant), Ok(replaces)) => Ok(Self { grant, replaces }),
+            (grant, replaces) => {
+                let invalid = grant.err().into_iter().chain(replaces.err());
+                Err(invalid.flatten().collect())
+            }
+        }
+    }
+}
+
+/// The body of a request to rotate a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rotation {
+    /// The time for which the old key stays valid.
+    pub grace: SignedDuration,
+}
+
+impl Rotation {
+    pub const MAX_GRACE: SignedDuration = SignedDuration::from_hours(366 * 24);
+    pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_hours(24);
+}
+
+impl FromObject for Rotation {
+    const MEMBERS: &[KnownMember] = &[KnownMember::scalar("graceSeconds")];
+    const IS_OPTIONAL: bool = true;
+
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        let Some(value) = object.get("graceSeconds") else {
+            let grace = Self::DEFAULT_GRACE;
+            return Ok(Self { grace });
+        };
+        let max = Self::MAX_GRACE.as_secs();
+        let seconds = value.as_int64().filter(|seconds| (0..=max).contains(seconds));
+        let grace = seconds.map(SignedDuration::from_secs).ok_or_else(|| {
+            let got = value.describe();
+            let reason = format!("must be an integer from 0 to {max}, got {got}");
+            vec![Invalid::new("graceSeconds", reason)]
+        })?;
+        Ok(Self { grace })
+    }
+}
+
+fn expiry_from_json(value: Value) -> Result<Timestamp, Invalid> {
+    let text = value.as_string();
+    let expiry = text.as_deref().and_then(parse_rfc3339);
+    let expiry = expiry.filter(|expiry| *expiry > Timestamp::now());
+    expiry.map(truncate_to_microseconds).ok_or_else(|| {
+        let got = text.map_or_else(|| value.describe(), |text| quoted(&text));
+        let reason = format!("must be a time in the future, such as 2030-01-31T18:00:00Z, got {got}");
+        Invalid::new("expiresAt", reason)
+    })
+}
+
+/// Parses a time in the format of RFC 3339. The parser also accepts other forms.
+fn parse_rfc3339(text: &str) -> Option<Timestamp> {
+    let (date_and_time, rest) = text.split_at_checked("2030-01-31T18:00:00".len())?;
+    let offset = match rest.strip_prefix('.') {
+        Some(fraction) => fraction.trim_start_matches(|c: char| c.is_ascii_digit()),
+        None => rest,
+    };
+    let has_offset = offset == "Z" || (offset.len() == "+01:00".len() && offset.contains(':'));
+    let is_rfc3339 = has_offset && date_and_time.as_bytes()[10] == b'T';
+    text.parse().ok().filter(|_| is_rfc3339)
+}
+
+/// The reason why access was not granted or taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyRejection {
+    /// The key of the caller is no longer valid.
+    CallerEnded,
+    NoSuchKey,
+    /// The key is no longer valid, or an invitation.
+    NotRotatable,
+    /// This newer key has replaced it.
+    Rotated(i64),
+    /// The caller lacks a scope that it would grant, or that the other key has.
+    MissingScope(Scope),
+    /// The caller expires earlier, at this time.
+    OutlastsCaller(Timestamp),
+    /// No other key could manage keys for as long.
+    LastOwner,
+    /// The key that an invitation replaces does not exist.
+    NothingToReplace,
+    /// The key that an invitation replaces can manage keys, and the new one could not, or not for
+    /// as long.
+    WeakerThanReplaced,
+}
+
+/// None is recorded: a retry is decided again.
+impl RecordedRejection for KeyRejection {}
+
+impl ApiKey {
+    fn end(&self) -> Timestamp {
+        self.expires_at.unwrap_or(Timestamp::MAX)
+    }
+
+    /// Returns the scopes of the key, or of the one that it turns into.
+    pub fn reach(&self) -> Scopes {
+        let invitation = self.invitation.as_ref();
+        invitation.map_or(self.scopes, |invitation| invitation.scopes)
+    }
+
+    /// Returns true if the key can manage keys, and does so for at least as long as another one.
+    pub fn manages_keys_as_long_as(&self, other: &Self) -> bool {
+        self.scopes.has(Scope::KeysWrite) && self.end() >= other.end()
+    }
+
+    fn ensure_scopes(&self, others: Scopes) -> Result<(), KeyRejection> {
+        let missing = others.without(self.scopes).iter().next();
+        missing.map_or(Ok(()), |scope| Err(KeyRejection::MissingScope(scope)))
+    }
+
+    /// Returns the key that this one creates.
+    pub fn grant(&self, grant: &KeyGrant, now: Timestamp) -> Result<NewApiKey, KeyRejection> {
+        self.ensure_scopes(grant.scopes)?;
+        if grant.expires_at.is_some_and(|expiry| expiry > self.end()) {
+            return Err(KeyRejection::OutlastsCaller(self.end()));
+        }
+        Ok(NewApiKey {
+            name: grant.name.clone(),
+            scopes: grant.scopes,
+            created_at: truncate_to_microseconds(now),
+            expires_at: grant.expires_at.or(self.expires_at),
+            invitation: None,
+        })
+    }
+
+    /// Returns the invitation that this key creates. `replaced` is the key that it replaces.
+    pub fn invite(
+        &self,
+        grant: &KeyGrant,
+        replaced: Option<&Self>,
+        now: Timestamp,
+    ) -> Result<NewApiKey, KeyRejection> {
+        let granted = self.grant(grant, now)?;
+        if let Some(replaced) = replaced {
+            self.ensure_scopes(replaced.reach())?;
+            let end = granted.expires_at.unwrap_or(Timestamp::MAX);
+            let is_owner = granted.scopes.has(Scope::KeysWrite) && end >= replaced.end();
+            if replaced.is_valid_at(now) && replaced.scopes.has(Scope::KeysWrite) && !is_owner {
+                return Err(KeyRejection::WeakerThanReplaced);
+            }
+        }
+        let claimed_by = granted.created_at + Invitation::LIFETIME;
+        let end = granted.expires_at.unwrap_or(claimed_by);
+        Ok(NewApiKey {
+            scopes: Scopes::CLAIM,
+            expires_at: Some(end.min(claimed_by)),
+            invitation: Some(Invitation {
+                scopes: granted.scopes,
+                expires_at: granted.expires_at,
+                replaces: replaced.map(|key| key.id),
+            }),
+            ..granted
+        })
+    }
+
+    /// Returns the key that this invitation turns into.
+    pub fn claim(&self, now: Timestamp) -> Result<NewApiKey, KeyRejection> {
+        match &self.invitation {
+            Some(invitation) if self.is_valid_at(now) => Ok(NewApiKey {
+                name: self.name.clone(),
+                scopes: invitation.scopes,
+                created_at: truncate_to_microseconds(now),
+                expires_at: invitation.expires_at,
+                invitation: None,
+            }),
+            _ => Err(KeyRejection::CallerEnded),
+        }
+    }
+
+    /// Returns the successor of this key, with the same name, scopes and lifetime. `caller` is the
+    /// key that rotates it, unless a command does.
+    pub fn successor(
+        &self,
+        caller: Option<&Self>,
+        now: Timestamp,
+    ) -> Result<NewApiKey, KeyRejection> {
+        if !self.is_valid_at(now) || self.invitation.is_some() {
+            return Err(KeyRejection::NotRotatable);
+        }
+        if let Some(caller) = caller {
+            caller.ensure_scopes(self.scopes)?;
+            if self.end() > caller.end() {
+                return Err(KeyRejection::OutlastsCaller(caller.end()));
+            }
+        }
+        let created_at = truncate_to_microseconds(now);
+        let lifetime = self.expires_at.map(|at| at.duration_since(self.created_at));
+        let expiry = lifetime.and_then(|lifetime| created_at.checked_add(lifetime).ok());
+        let latest = caller.and_then(|caller| caller.expires_at);
+        Ok(NewApiKey {
+            name: self.name.clone(),
+            scopes: self.scopes,
+            created_at,
+            expires_at: expiry.into_iter().chain(latest).min(),
+            invitation: None,
+        })
+    }
+
+    /// Checks that this key may revoke another one, or itself.
+    pub fn ensure_may_revoke(&self, other: &Self) -> Result<(), KeyRejection> {
+        if self.id == other.id {
+            return Ok(());
+        }
+        self.ensure_scopes(other.reach())
+    }
+}
+
+/// Returns the newest key with the name of an older one: a valid one, if there is any. If a key
+/// that expires has one, its expiry is the end of a grace period, and not its lifetime.
+pub fn newest_namesake<'a>(
+    keys: impl Iterator<Item = &'a ApiKey>,
+    old: &ApiKey,
+    now: Timestamp,
+) -> Option<&'a ApiKey> {
+    keys.filter(|key| key.name == old.name && key.id > old.id && key.invitation.is_none())
+        .max_by_key(|key| (key.is_valid_at(now), key.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-18T09:00:00Z".parse().expect("a time")
+    }
+
+    fn key(id: i64, scopes: &[Scope], expires_at: Option<Timestamp>) -> ApiKey {
+        let name = format!("key {id}").parse().expect("a name");
+        let new = NewApiKey {
+            scopes: scopes.iter().copied().collect(),
+            expires_at,
+            ..NewApiKey::new(name, now())
+        };
+        new.with_id(id)
+    }
+
+    fn days(days: i64) -> Option<Timestamp> {
+        Some(now() + SignedDuration::from_hours(24 * days))
+    }
+
+    fn grant(scopes: &[Scope], expires_at: Option<Timestamp>) -> KeyGrant {
+        KeyGrant {
+            name: "Ada".parse().expect("a name"),
+            scopes: scopes.iter().copied().collect(),
+            expires_at,
+        }
+    }
+
+    #[test]
+    fn a_key_grants_only_what_it_has() {
+        use Scope::*;
+        let manager = key(1, &[PetsRead, KeysWrite], days(30));
+        let granted = |scopes: &[Scope], expiry| {
+            let granted = manager.grant(&grant(scopes, expiry), now());
+            granted.map(|key| key.expires_at)
+        };
+        let too_long = Err(KeyRejection::OutlastsCaller(days(30).expect("a time")));
+        assert_eq!(granted(&[PetsRead], days(1)), Ok(days(1)));
+        assert_eq!(granted(&[PetsRead], days(30)), Ok(days(30)));
+        assert_eq!(granted(&[PetsRead], None), Ok(days(30)), "its own");
+        assert_eq!(granted(&[PetsRead], days(31)), too_long);
+        let missing = Err(KeyRejection::MissingScope(PetsWrite));
+        assert_eq!(granted(&[PetsRead, PetsWrite], None), missing);
+        let invited = manager.invite(&grant(&[PetsWrite], None), None, now());
+        assert_eq!(invited.map(drop), missing.map(drop));
+    }
+
+    #[test]
+    fn an_invitation_ends_after_a_day_or_with_its_key() {
+        let owner = key(1, &Scope::ALL, None);
+        for (expiry, expected) in [(None, days(1)), (days(9), days(1)), (days(0), days(0))] {
+            let invited = owner.invite(&grant(&[Scope::PetsRead], expiry), None, now());
+            let invitation = invited.expect("it is granted").with_id(2);
+            assert_eq!(invitation.scopes, Scopes::CLAIM);
+            assert_eq!(invitation.expires_at, expected);
+        }
+    }
+
+    #[test]
+    fn an_invitation_turns_into_a_key_until_it_ends() {
+        let owner = key(1, &Scope::ALL, None);
+        let invited = owner.invite(&grant(&[Scope::PetsRead], days(9)), None, now());
+        let mut invitation = invited.expect("it is granted").with_id(2);
+        let claimed = invitation.claim(now()).expect("it is valid");
+        assert_eq!(claimed.expires_at, days(9));
+        assert!(claimed.scopes.has(Scope::PetsRead) && !claimed.scopes.has(Scope::KeysClaim));
+        let ended = Err(KeyRejection::CallerEnded);
+        let claim = |key: &ApiKey, at: Option<Timestamp>| {
+            key.claim(at.expect("a time")).map(drop)
+        };
+        assert_eq!(claim(&invitation, days(1)), ended);
+        assert_eq!(claim(&owner, days(0)), ended, "it is no invitation");
+        invitation.revoked_at = days(0);
+        assert_eq!(claim(&invitation, days(0)), ended);
+    }
+
+    #[test]
+    fn an_owner_is_replaced_by_an_owner() {
+        let owner = key(1, &Scope::ALL, None);
+        let invite = |scopes: &[Scope], expiry, replaced| {
+            let invited = owner.invite(&grant(scopes, expiry), Some(replaced), now());
+            invited.map(drop)
+        };
+        let weaker = Err(KeyRejection::WeakerThanReplaced);
+        assert_eq!(invite(&[Scope::PetsRead], None, &owner), weaker);
+        assert_eq!(invite(&Scope::ALL, days(30), &owner), weaker);
+        assert_eq!(invite(&Scope::ALL, None, &owner), Ok(()));
+        let staff = key(2, &[Scope::PetsRead], None);
+        assert_eq!(invite(&[Scope::OrdersRead], days(1), &staff), Ok(()));
+    }
+
+    #[test]
+    fn a_successor_lasts_no_longer_than_the_caller() {
+        let staff = key(2, &[Scope::PetsRead], days(30));
+        let later = days(10).expect("a time");
+        let successor = |caller: Option<&ApiKey>| {
+            let successor = staff.successor(caller, later);
+            successor.map(|key| key.expires_at)
+        };
+        assert_eq!(successor(None), Ok(days(40)));
+        assert_eq!(successor(Some(&key(1, &Scope::ALL, None))), Ok(days(40)));
+        assert_eq!(successor(Some(&key(1, &Scope::ALL, days(35)))), Ok(days(35)));
+        assert_eq!(successor(Some(&staff)), Ok(days(30)), "it cannot renew itself");
+        let end = days(20);
+        let too_long = Err(KeyRejection::OutlastsCaller(end.expect("a time")));
+        assert_eq!(successor(Some(&key(1, &Scope::ALL, end))), too_long);
+        let missing = Err(KeyRejection::MissingScope(Scope::PetsRead));
+        assert_eq!(successor(Some(&key(1, &[Scope::KeysWrite], None))), missing);
+        assert_eq!(
+            staff.successor(None, days(30).expect("a time")).map(drop),
+            Err(KeyRejection::NotRotatable)
+        );
+    }
+
+    #[test]
+    fn a_key_revokes_itself_and_what_it_could_grant() {
+        let manager = key(1, &[Scope::PetsRead, Scope::KeysWrite], None);
+        let other = |scopes: &[Scope]| manager.ensure_may_revoke(&key(2, scopes, None));
+        assert_eq!(other(&[Scope::PetsRead]), Ok(()));
+        let missing = KeyRejection::MissingScope(Scope::PetsWrite);
+        assert_eq!(other(&[Scope::PetsRead, Scope::PetsWrite]), Err(missing));
+        let claimed = key(1, &[Scope::PetsRead], None);
+        assert_eq!(claimed.ensure_may_revoke(&claimed), Ok(()));
+    }
+
+    #[test]
+    fn an_expiry_is_a_time_of_rfc_3339() {
+        for valid in [
+            "2030-01-31T18:00:00Z",
+            "2030-01-31T18:00:00.123Z",
+            "2030-01-31T18:00:00+01:00",
+        ] {
+            assert!(parse_rfc3339(valid).is_some(), "{valid}");
+        }
+        for invalid in [
+            "",
+            "2030-01-31",
+            "2030-01-31T18:00Z",
+            "2030-01-31 18:00:00Z",
+            "2030-01-31T18:00:00",
+            "2030-01-31T18:00:00+01",
+            "2030-01-31T18:00:00+0100",
+            "2030-01-31T18:00:00Z[UTC]",
+            "2030-02-30T18:00:00Z",
+            "2030-01-31T18:00:0é",
+        ] {
+            assert!(parse_rfc3339(invalid).is_none(), "{invalid}");
+        }
+    }
+}
