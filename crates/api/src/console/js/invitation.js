@@ -71,7 +71,8 @@ export async function welcome(secret = "") {
   /** Says who is signed in. */
   const showCurrent = async (other = "") => {
     const { name } = await keyOf(other).catch(() => ({ name: "" }));
-    if (name && current.isConnected) fill(current, el("div.notice.warn", el("span", `This browser is signed in as “${name}”. Accepting signs it in as “${key.name}” instead, in all tabs.`),
+    if (!name) return;
+    fill(current, el("div.notice.warn", el("p.also", `This browser is signed in as “${name}”. Accepting signs it in as “${key.name}” instead, in all tabs.`),
       el("a.btn.small", { href: location.pathname }, `Stay “${name}”`)));
   };
   followTabs(showCurrent);

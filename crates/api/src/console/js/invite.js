@@ -46,7 +46,7 @@ function accessInputs(before) {
   const wanted = before ? roleOf(before) : (grantable.find(({ name }) => name === "Staff") ?? grantable[0]);
   const choice = (value = "", text = "", isAllowed = true) => {
     const input = el("input", { type: "radio", name: "role", value, disabled: !isAllowed, checked: value === (wanted?.name ?? "Custom"), onchange: () => paint() });
-    return { input, label: el("label.choice", input, el("span", el("b", value), el("small.block", isAllowed ? text : NOT_YOURS))) };
+    return { input, label: el("label.choice", input, el("span", el("b", value), el("small.block.muted", isAllowed ? text : NOT_YOURS))) };
   };
   const choices = [...ROLES.map(({ name, text, scopes }) => choice(name, text, canGrant(scopes))), choice("Custom", "Choose what this person or program may do")];
   const boxes = SCOPES.map((value) => el("input", { type: "checkbox", name: "scopes", value, disabled: !can(value), checked: before?.includes(value) }));
@@ -101,14 +101,14 @@ function showLink({ id, name, secret, expiresAt = "" }, isRenewal = false) {
     input.select();
     toast(document.execCommand("copy") ? "Copied." : "Copy the selected link.");
   };
-  const code = el("div.code");
+  const code = el("div.more");
   const content = el("div",
     el("p.also", `Send this link to ${name}${isLoopback() ? "" : ", or let their phone scan the code"}. It works once, within 24 hours (until ${onDay(expiresAt)}), and is shown only now.`,
       isRenewal && ` The old access of ${name} ends when the link is accepted.`),
     field("Link", input),
     isLoopback() ? el("div.notice.warn.tall",
       el("b", `A phone cannot open ${location.host}: that address is this computer only.`),
-      el("p", "Start the service with ", el("code", "petstore serve --listen 0.0.0.0"), ", open the console at the address of this computer in your network, and invite again."))
+      el("p", "Start the service with ", el("code", `petstore serve --listen 0.0.0.0:${location.port || 80}`), ", open the console at the address of this computer in your network, and invite again."))
       : code,
     el("div.actions", button("Copy link", "primary", copy, { autofocus: true }), button("Done", "", () => box.close())));
   const box = dialog(`Invitation for ${name}`, content);

@@ -10,6 +10,8 @@ const FORMAT = 0x5412;
 const VERSION_BITS = [0x07c94, 0x085bc, 0x09a99, 0x0a4d3];
 /** The empty border that readers need, in modules. */
 const QUIET = 4;
+/** In pixels. */
+const WIDTH = 260;
 
 /** In the field with 256 elements, modulo x⁸ + x⁴ + x³ + x² + 1. */
 function multiply(a = 0, b = 0) {
@@ -108,7 +110,7 @@ export function qrCode(text = "", label = "") {
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
     return element;
   };
-  const svg = draw("svg", { class: "qr", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label, "shape-rendering": "crispEdges" });
-  svg.append(draw("rect", { width: size, height: size, fill: "#fff" }), draw("path", { d: squares.join(""), fill: "#000" }));
+  const svg = draw("svg", { width: WIDTH, viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label, "shape-rendering": "crispEdges" });
+  svg.append(draw("rect", { width: size, height: size, rx: 1, fill: "#fff" }), draw("path", { d: squares.join(""), fill: "#000" }));
   return svg;
 }

@@ -71,7 +71,7 @@ function accessSentence({ type, data, keyid = "" }) {
   const person = el("b", name);
   // An invitation acts for the person whom it lets in, and has the same name.
   const isInvited = keyid !== String(id) && names.keys.get(keyid) === name;
-  if (type === "key.rotated") return [keyid ? who : "The operator", " renewed the key of ", person];
+  if (type === "key.rotated") return keyid ? [who, " rotated the key of ", person] : ["The key of ", person, " was rotated, on the server"];
   if (type === "key.created") {
     if (invitation) return [who, " invited ", person, ` as ${role}`, invitation.replaces && ", to renew access"];
     if (isInvited) return [person, ` accepted the invitation as ${role}`];

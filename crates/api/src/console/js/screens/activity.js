@@ -23,7 +23,7 @@ const TYPES = {
 export function mount(root, _, end) {
   const [pets, orders, keys] = ["pet.", "order.", "key."].map(canSee);
   let types = "";
-  /** The animals and times of orders: an order says all about the change of its animal. */
+  /** What is told already: an order says all about the change of its animal, and a rotation about the new key. */
   const told = new Set();
 
   const list = liveList(end, {
@@ -31,7 +31,8 @@ export function mount(root, _, end) {
     key: (/** @type {StoreEvent} */ { sequence }) => Number(sequence),
     row: (event) => el("li", sentence(event), timeOf(event.time)),
     matches: (event) => (!types || types.includes(event.type)) && !isRedundant(event) &&
-      !(event.type === "pet.updated" && told.has(`${petOf(event)} ${event.time}`)),
+      !(event.type === "pet.updated" && told.has(`${petOf(event)} ${event.time}`)) &&
+      !(event.type === "key.created" && told.has(`${event.data.name} ${event.time}`)),
     added(page) {
       for (const event of page) tell(event);
       complete(page);
@@ -49,6 +50,7 @@ export function mount(root, _, end) {
   /** @param {StoreEvent} event */
   const tell = (event) => {
     if (event.type.startsWith("order.") && (!types || types === TYPES.orders)) told.add(`${petOf(event)} ${event.time}`);
+    if (event.type === "key.rotated") told.add(`${event.data.name} ${event.time}`);
   };
 
   /** Finds out what has changed, and all names. @param {StoreEvent[]} events */
