@@ -202,9 +202,8 @@ impl Rotate {
             .map_err(|error| unusable(error, &self.database))?;
         store.close().await;
         let Idempotent::Executed(Ok(key)) = created else {
-            let message = format!(
-                "{old_key} was just revoked or rotated, so the secret above is not valid"
-            );
+            let message =
+                format!("{old_key} was just revoked or rotated, so the secret above is not valid");
             return Err(format!("{message}; {instead}").into());
         };
         let grace_end = key.created_at + self.grace;

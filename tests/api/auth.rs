@@ -29,7 +29,10 @@ support::cases! {
 }
 
 async fn every_operation_requires_an_api_key(backend: Backend) {
-    let server = Server::start(backend).await;
+    let server = Server::start_with(backend, |config| {
+        config.service.api.failed_auth_limit = "1000/1s".parse().unwrap();
+    })
+    .await;
     for (method, path, _) in contract::callable_operations() {
         let response = server
             .request(method.clone(), &path)
@@ -153,22 +156,33 @@ async fn scopes_restrict_operations(backend: Backend) {
     server.place_order(1).await;
     server.put_category(1, "Dogs").await;
     for scope in Scope::ALL {
-        // A key that creates webhooks must be able to read the events that they deliver.
+        // A key that creates webhooks must be able to read the events that they deliver, and one
+        // that manages keys must have their scopes.
         let granted: &[Scope] = match scope {
             Scope::WebhooksWrite => &[scope, Scope::PetsRead, Scope::OrdersRead],
+            Scope::KeysWrite => &Scope::ALL,
             _ => &[scope],
         };
         let key = server.create_key(granted, None).await;
         for (method, path, _) in contract::callable_operations() {
             let webhooks = path.starts_with("/v1/webhooks");
+            let keys = path.starts_with("/v1/keys");
             let orders = path.starts_with("/v1/store/orders");
             // One of these.
             let needed: &[Scope] = match (orders, method == Method::GET) {
                 _ if path == "/v1/keys/current" => granted,
-                _ if path == "/v1/keys" => {
-                    &[Scope::PetsRead, Scope::OrdersRead, Scope::WebhooksRead]
+                (_, true) if path == "/v1/keys" => &[
+                    Scope::PetsRead,
+                    Scope::OrdersRead,
+                    Scope::WebhooksRead,
+                    Scope::KeysRead,
+                ],
+                _ if path == "/v1/keys/claim" => &[Scope::KeysClaim],
+                (_, true) if keys => &[Scope::KeysRead],
+                (_, false) if keys => &[Scope::KeysWrite],
+                _ if path.starts_with("/v1/events") => {
+                    &[Scope::PetsRead, Scope::OrdersRead, Scope::KeysRead]
                 }
-                _ if path.starts_with("/v1/events") => &[Scope::PetsRead, Scope::OrdersRead],
                 (_, true) if webhooks => &[Scope::WebhooksRead],
                 (_, false) if webhooks => &[Scope::WebhooksWrite],
                 (false, true) => &[Scope::PetsRead],
@@ -179,11 +193,11 @@ async fn scopes_restrict_operations(backend: Backend) {
             let request = server.request(method, &path).with_key(&key);
             let response = request.body(contract::BODY).send().await;
             if needed.iter().any(|scope| granted.contains(scope)) {
-                // An earlier request may have closed the order, sold the pet or deleted the
-                // webhook.
+                // An earlier request may have closed the order, sold or deleted the pet, or
+                // deleted the webhook.
                 let decided = response.is_success()
                     || response.status == 409
-                    || webhooks && response.status == 404;
+                    || (webhooks || scope == Scope::KeysWrite) && response.status == 404;
                 assert!(decided, "{}", response.text());
                 continue;
             }

@@ -1,4 +1,4 @@
-//! API keys: the key of a request, and the names of all keys.
+//! API keys: the key of a request, and the list of all keys.
 
 use domain::api_key::Scope;
 use http::Method;
@@ -25,7 +25,7 @@ async fn a_key_can_be_fetched_with_itself(backend: Backend) {
     let first = current(&server, &server.key).await;
     assert_eq!(first.status, 200);
     assert_eq!(first.header("cache-control"), Some("no-store"));
-    let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
+    let all: Vec<_> = Scope::ALL[..6].iter().map(|scope| scope.as_str()).collect();
     let Value::Object(mut first) = first.json() else {
         panic!("not an object");
     };

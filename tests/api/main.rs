@@ -22,6 +22,7 @@ mod events;
 mod failures;
 mod find_pets;
 mod get_pet;
+mod granting_access;
 mod harness;
 mod http1;
 mod http2;
@@ -61,6 +62,7 @@ const FILES: &[&[Case]] = &[
     failures::CASES,
     find_pets::CASES,
     get_pet::CASES,
+    granting_access::CASES,
     http1::CASES,
     http2::CASES,
     http2_floods::CASES,

@@ -22,6 +22,7 @@ mod durability;
 mod event_log;
 mod events_cli;
 mod first_start;
+mod granting_access;
 mod harness;
 mod health;
 mod hostile_services;

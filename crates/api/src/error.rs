@@ -274,7 +274,9 @@ impl ApiError {
             ),
             Self::TooManyKeys => conflict(
                 "too_many_keys",
-                format!("the limit of {MAX_KEYS} valid keys is reached; revoke one to create another"),
+                format!(
+                    "the limit of {MAX_KEYS} valid keys is reached; revoke one to create another"
+                ),
             ),
             Self::OperationRemoved => gone(
                 "operation_removed",

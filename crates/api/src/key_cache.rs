@@ -112,7 +112,9 @@ impl KeyCache {
     pub fn count_valid(&self) -> usize {
         let now = self.clock.now();
         let keys = self.keys.load();
-        keys.values().filter(|cached| cached.key.is_valid_at(now)).count()
+        keys.values()
+            .filter(|cached| cached.key.is_valid_at(now))
+            .count()
     }
 
     /// Returns true if a refresh did not find the key.

@@ -10,14 +10,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
+    clock::truncate_to_microseconds,
     invalid::Invalid,
     json::Value,
     page::{Filter, ListKind, Position},
 };
 
-pub use grant::{
-    Invitation, KeyGrant, KeyRejection, NewInvitation, Rotation, newest_namesake,
-};
+pub use grant::{Invitation, KeyGrant, KeyRejection, NewInvitation, Rotation, newest_namesake};
 pub use scope::{Scope, Scopes};
 pub use secret::{ApiKeySecret, KeyHash, PresentedKey};
 
@@ -89,6 +88,11 @@ impl ApiKey {
         }
     }
 
+    /// Revokes the key. One that was revoked before keeps that time.
+    pub fn revoke(&mut self, now: Timestamp) {
+        self.revoked_at = self.revoked_at.or(Some(truncate_to_microseconds(now)));
+    }
+
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expiry| now < expiry)
     }
@@ -110,9 +114,9 @@ impl NewApiKey {
             id,
             name: self.name,
             scopes: self.scopes,
-            created_at: self.created_at,
+            created_at: truncate_to_microseconds(self.created_at),
             last_used_at: None,
-            expires_at: self.expires_at,
+            expires_at: self.expires_at.map(truncate_to_microseconds),
             revoked_at: None,
             invitation: self.invitation,
             deprecated_calls: 0,

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, convert::Infallible};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::{
     Error, Store,
@@ -114,7 +114,7 @@ impl Command for ClaimKey {
         let invitation = find(draft, self.invitation).ok_or(KeyRejection::CallerEnded)?;
         let new = invitation.claim(now)?;
         for id in [self.invitation].into_iter().chain(self.replaces) {
-            revoke(draft, id, now);
+            revoke(draft, id);
         }
         Ok(create(draft, new, self.hash))
     }
@@ -205,7 +205,7 @@ impl Command for RevokeKey {
                 return Err(KeyRejection::LastOwner);
             }
         }
-        revoke(draft, self.id, now);
+        revoke(draft, self.id);
         Ok(before)
     }
 }
@@ -227,11 +227,10 @@ fn create(draft: &mut Draft<'_>, new: NewApiKey, hash: KeyHash) -> ApiKey {
     created
 }
 
-/// Revokes a key. One that was revoked before keeps that time.
-fn revoke(draft: &mut Draft<'_>, id: i64, now: Timestamp) {
+fn revoke(draft: &mut Draft<'_>, id: i64) {
     if let Some(row) = draft.tables.api_keys.get(&id) {
         let mut revoked = row.clone();
-        revoked.key.revoked_at = row.key.revoked_at.or(Some(now));
+        revoked.key.revoke(draft.times.now);
         draft.put(revoked);
     }
 }
@@ -374,7 +373,10 @@ impl Store {
         let keys = self.api_key_list().await?;
         let named = keys.iter().find(|(_, key)| key.id == id);
         let is_namesake = |key: &ApiKey| named.is_some_and(|(_, named)| named.name == key.name);
-        let others = keys.iter().map(|(_, key)| key).filter(|key| is_namesake(key));
+        let others = keys
+            .iter()
+            .map(|(_, key)| key)
+            .filter(|key| is_namesake(key));
         let rotate = RotateKey {
             caller,
             id,

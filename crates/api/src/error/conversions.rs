@@ -7,8 +7,8 @@ use super::{
     NO_SUCH_WEBHOOK,
 };
 use domain::{
-    api_key::KeyRejection, category::CategoryRejection, invalid::join_messages, json::ObjectError, order::OrderRejection,
-    pet::PetRejection, webhook::WebhookRejection,
+    api_key::KeyRejection, category::CategoryRejection, invalid::join_messages, json::ObjectError,
+    order::OrderRejection, pet::PetRejection, webhook::WebhookRejection,
 };
 use server::Rejection;
 

@@ -291,11 +291,7 @@ mod tests {
             while feed.tail.skipped.get() < LIMIT as u64 {
                 tokio::task::yield_now().await;
             }
-            store
-                .api_key_revoke(key.id, None)
-                .await
-                .unwrap()
-                .unwrap();
+            store.api_key_revoke(key.id, None).await.unwrap().unwrap();
             keys.refresh().await.unwrap();
         };
         let wait = Duration::from_secs(3600);

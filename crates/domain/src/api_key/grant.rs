@@ -114,7 +114,9 @@ impl FromObject for Rotation {
             return Ok(Self { grace });
         };
         let max = Self::MAX_GRACE.as_secs();
-        let seconds = value.as_int64().filter(|seconds| (0..=max).contains(seconds));
+        let seconds = value
+            .as_int64()
+            .filter(|seconds| (0..=max).contains(seconds));
         let grace = seconds.map(SignedDuration::from_secs).ok_or_else(|| {
             let got = value.describe();
             let reason = format!("must be an integer from 0 to {max}, got {got}");
@@ -130,7 +132,8 @@ fn expiry_from_json(value: Value) -> Result<Timestamp, Invalid> {
     let expiry = expiry.filter(|expiry| *expiry > Timestamp::now());
     expiry.map(truncate_to_microseconds).ok_or_else(|| {
         let got = text.map_or_else(|| value.describe(), |text| quoted(&text));
-        let reason = format!("must be a time in the future, such as 2030-01-31T18:00:00Z, got {got}");
+        let reason =
+            format!("must be a time in the future, such as 2030-01-31T18:00:00Z, got {got}");
         Invalid::new("expiresAt", reason)
     })
 }
@@ -371,9 +374,7 @@ mod tests {
         assert_eq!(claimed.expires_at, days(9));
         assert!(claimed.scopes.has(Scope::PetsRead) && !claimed.scopes.has(Scope::KeysClaim));
         let ended = Err(KeyRejection::CallerEnded);
-        let claim = |key: &ApiKey, at: Option<Timestamp>| {
-            key.claim(at.expect("a time")).map(drop)
-        };
+        let claim = |key: &ApiKey, at: Option<Timestamp>| key.claim(at.expect("a time")).map(drop);
         assert_eq!(claim(&invitation, days(1)), ended);
         assert_eq!(claim(&owner, days(0)), ended, "it is no invitation");
         invitation.revoked_at = days(0);
@@ -405,8 +406,15 @@ mod tests {
         };
         assert_eq!(successor(None), Ok(days(40)));
         assert_eq!(successor(Some(&key(1, &Scope::ALL, None))), Ok(days(40)));
-        assert_eq!(successor(Some(&key(1, &Scope::ALL, days(35)))), Ok(days(35)));
-        assert_eq!(successor(Some(&staff)), Ok(days(30)), "it cannot renew itself");
+        assert_eq!(
+            successor(Some(&key(1, &Scope::ALL, days(35)))),
+            Ok(days(35))
+        );
+        assert_eq!(
+            successor(Some(&staff)),
+            Ok(days(30)),
+            "it cannot renew itself"
+        );
         let end = days(20);
         let too_long = Err(KeyRejection::OutlastsCaller(end.expect("a time")));
         assert_eq!(successor(Some(&key(1, &Scope::ALL, end))), too_long);

@@ -137,7 +137,11 @@ impl Scopes {
 
 impl FromIterator<Scope> for Scopes {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
-        Self(scopes.into_iter().fold(0, |bits, scope| bits | scope as u16))
+        Self(
+            scopes
+                .into_iter()
+                .fold(0, |bits, scope| bits | scope as u16),
+        )
     }
 }
 
