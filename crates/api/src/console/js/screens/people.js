@@ -4,7 +4,7 @@ import { api, getAll, send } from "../api.js";
 import { actButton, load as loadPart, showFailure, toast } from "../app.js";
 import { dayOf, onDay } from "../days.js";
 import { el, pill } from "../dom.js";
-import { plural } from "../format.js";
+import { count } from "../format.js";
 import { confirm } from "../forms.js";
 import { liveList, newButton, table } from "../list.js";
 import { names } from "../names.js";
@@ -48,7 +48,7 @@ export function mount(root, _, end) {
             { "aria-label": `Take access away from ${name}…` }),
         ]));
     },
-    foot: (size) => `${plural(size, "key")} with access`,
+    foot: (size) => `${count(size)} with access`,
   });
   const invitations = liveList(end, {
     key: (/** @type {Key} */ { id }) => id,
@@ -67,15 +67,15 @@ export function mount(root, _, end) {
       const { name, scopes, revokedAt, expiresAt = "" } = person;
       const time = revokedAt ?? expiresAt;
       return el("tr", el("td", name), el("td", role(scopes)), lastUse(person),
-        cell(revokedAt ? "Taken away" : "Expired", timeOf(time, `${revokedAt ? "taken away" : "expired"} ${onDay(time)}`)));
+        el("td.muted", timeOf(time, `${revokedAt ? "taken away" : "expired"} ${onDay(time)}`)));
     },
     foot: () => "",
   });
 
-  const count = el("summary");
+  const summary = el("summary");
   const open = el("section", { hidden: true }, el("h2.section", "Open invitations"),
     table(["Name", "Role", "Link works until", ""], invitations.body, "stack people"));
-  const past = el("details", { hidden: true }, count, table(["Name", "Role", "Last used", "Ended"], ended.body, "stack people"));
+  const past = el("details", { hidden: true }, summary, table(["Name", "Role", "Last used", "Ended"], ended.body, "stack people"));
   root.append(
     el("div.bar", el("p.hint", "People and programs that have access to this store."), newButton(canWrite, "Invite", () => invite())),
     table(["Name", "Role", "Last used", "Access ends", ""], people.body, "stack people"), people.more, open, past);
@@ -107,7 +107,7 @@ export function mount(root, _, end) {
     ended.set(others.reverse());
     open.hidden = !sent.length;
     past.hidden = !others.length;
-    count.textContent = `Ended access (${others.length})`;
+    summary.textContent = `Ended access (${others.length})`;
     const used = keys.find(({ id, revokedAt }) => id === link?.id && revokedAt);
     if (used) link?.ended(valid.some(({ name, createdAt = "" }) => name === used.name && createdAt >= (used.createdAt ?? "")));
   };
