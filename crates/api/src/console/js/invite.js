@@ -106,7 +106,7 @@ function showLink({ id, name, secret, expiresAt = "" }, isRenewal = false) {
     el("p.also", `Send this link to ${name}${isLoopback() ? "" : ", or let their phone scan the code"}. It works once, within 24 hours (until ${onDay(expiresAt)}), and is shown only now.`,
       isRenewal && ` The old access of ${name} ends when the link is accepted.`),
     field("Link", input),
-    isLoopback() ? el("div.notice.warn.tall",
+    isLoopback() ? el("div.notice.warn",
       el("b", `A phone cannot open ${location.host}: that address is this computer only.`),
       el("p", "Start the service with ", el("code", `petstore serve --listen 0.0.0.0:${location.port || 80}`), ", open the console at the address of this computer in your network, and invite again."))
       : code,

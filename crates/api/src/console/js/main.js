@@ -67,7 +67,7 @@ async function start(secret = "", keep) {
   api.onUnauthorized = () => signOut(NOT_VALID);
   const isReader = !key.scopes.some((scope) => scope.endsWith(":write"));
   byId("key-name").textContent = key.name;
-  byId("key-scopes").textContent = `Signed in with the API key “${key.name}”${isReader ? ", which can only read" : ""}.`;
+  byId("key-scopes").textContent = `Signed in as “${key.name}”${isReader ? ", who can only read" : ""}.`;
   showPage(true);
   showLive();
   await open();

@@ -4,19 +4,20 @@ import { api, getAll, send } from "../api.js";
 import { actButton, load as loadPart, showFailure, toast } from "../app.js";
 import { dayOf, onDay } from "../days.js";
 import { el, pill } from "../dom.js";
-import { count } from "../format.js";
+import { count, plural } from "../format.js";
 import { confirm } from "../forms.js";
 import { liveList, newButton, table } from "../list.js";
 import { names } from "../names.js";
 import { canGrant, describeScopes, roleOf } from "../roles.js";
 import { can, key, signOut } from "../session.js";
-import { every, left, timeOf } from "../times.js";
+import { every, timeOf } from "../times.js";
 
 /** @import { ApiError } from "../api.js" */
 /** @import { Child, Key, Mount } from "../../types" */
 
-/** Access that ends within this time is marked. */
-const SOON = 7 * 86_400_000;
+const DAY = 86_400_000;
+/** Access that ends within this many days is marked. */
+const SOON = 7;
 
 /** @type {Mount} */
 export function mount(root, _, end) {
@@ -26,8 +27,10 @@ export function mount(root, _, end) {
   let [isLoading, isOutdated] = [false, false];
 
   /** @param {string[]} scopes */
-  const role = (scopes) => (roleOf(scopes) ? pill(roleOf(scopes)?.name === "Owner" ? "ok" : "", roleOf(scopes)?.name)
-    : el("span.muted", describeScopes(scopes)));
+  const role = (scopes) => {
+    const text = describeScopes(scopes);
+    return roleOf(scopes) ? pill(text === "Owner" ? "ok" : "", text) : el("span.muted", text);
+  };
   /** A cell whose heading is shown before it on a phone. @param {string} label @param {Child} content */
   const cell = (label, content) => el("td.muted", { "data-label": label }, content);
   /** @param {Key} key */
@@ -38,9 +41,10 @@ export function mount(root, _, end) {
     key: (/** @type {Key} */ { id }) => id,
     row: (person) => {
       const { id, name, scopes, expiresAt = "" } = person;
-      const isSoon = Date.parse(expiresAt) - Date.now() < SOON;
+      const days = Math.floor((Date.parse(expiresAt) - Date.now()) / DAY);
+      const soon = days < SOON && el("span.left", days < 1 ? "less than a day left" : `${plural(days, "day")} left`);
       return el("tr", el("td", el("b", name), isMe(id) && pill("ok", "you")), el("td", role(scopes)), lastUse(person),
-        expiresAt ? cell("Ends", el("span", timeOf(expiresAt, dayOf(expiresAt)), isSoon && el("span.left", left(expiresAt).replace(/^[\d:]+ left/, "today"))))
+        expiresAt ? cell("Ends", el("span", timeOf(expiresAt, dayOf(expiresAt)), soon))
           : el("td.muted.wide", "never"),
         el("td.steps", canWrite && [
           actButton("Renew…", "small", () => renew(person), undefined, { "aria-label": `Renew the access of ${name}…` }),
@@ -88,8 +92,9 @@ export function mount(root, _, end) {
       paint(await getAll("keys"));
     } catch (error) {
       if (!people.items().length) showFailure(people.more, error, load);
+    } finally {
+      isLoading = false;
     }
-    isLoading = false;
     if (isOutdated && !end.aborted) load();
   };
 
