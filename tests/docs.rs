@@ -83,17 +83,18 @@ const NO_CONTENT: &str = "HTTP/1.1 204 No Content";
 const EVENTS: [&str; 2] = [OK, "retry:"];
 
 const NEW_KEY: &str = "export PETSTORE_KEY=$(petstore keys create test)\n";
+const NEW_OWNER: &str = "export PETSTORE_KEY=$(petstore keys create test --role owner)\n";
 
 /// Runs curl examples and returns their status lines, and the start of streams.
-fn statuses(service: &Installation, examples: &[String]) -> Vec<String> {
+fn statuses(service: &Installation, new_key: &str, examples: &[String]) -> Vec<String> {
     let run = |example: &String| {
         if example.contains("curl -N") {
             // It ends with the service.
             service.run(&format!(
-                "{NEW_KEY}exec 3< <({{ {example} }} 2> /dev/null)\nhead -c 6 <&3"
+                "{new_key}exec 3< <({{ {example} }} 2> /dev/null)\nhead -c 6 <&3"
             ))
         } else {
-            service.run(&format!("{NEW_KEY}{example}"))
+            service.run(&format!("{new_key}{example}"))
         }
     };
     let outputs = examples
@@ -109,7 +110,7 @@ fn statuses(service: &Installation, examples: &[String]) -> Vec<String> {
 fn readme_examples_work() {
     let readme = examples(&std::fs::read_to_string("README.md").unwrap());
     let service = Installation::start();
-    let statuses = statuses(&service, &readme);
+    let statuses = statuses(&service, NEW_KEY, &readme);
     // Create; list, by name, by id.
     let pets = [CREATED, OK, OK, OK];
     // Place, complete, return.
@@ -143,7 +144,7 @@ fn contract_examples_work() {
     contract.push(delete);
     let service = Installation::start();
     service.run("KEY=$(petstore keys create first) && curl -sf http://127.0.0.1:8080/v1/pets -H \"Authorization: Bearer $KEY\" -d '{\"name\":\"A\",\"categoryId\":1,\"status\":\"available\"}' -H 'Content-Type: application/json'");
-    let statuses = statuses(&service, &contract);
+    let statuses = statuses(&service, NEW_OWNER, &contract);
     // List, by name; create, get, update, delete.
     let pets = [OK, OK, CREATED, OK, OK, NO_CONTENT];
     // List, put, delete.
@@ -154,9 +155,19 @@ fn contract_examples_work() {
     let gone = "HTTP/1.1 410 Gone";
     // Create, list, get, update, rotate, test, replay, deliveries, retry (unknown).
     let webhooks = [CREATED, OK, OK, OK, OK, OK, accepted, OK, gone];
-    // List keys, get the current one; delete the webhook.
-    let rest = [OK, OK, NO_CONTENT];
-    let expected = [&pets[..], &categories, &store, &EVENTS, &webhooks, &rest].concat();
+    // Create, list, get the current one, invite, claim, get, revoke, rotate; delete the webhook.
+    let keys = [CREATED, OK, OK, CREATED, CREATED, OK, NO_CONTENT, CREATED];
+    let rest = [NO_CONTENT];
+    let expected = [
+        &pets[..],
+        &categories,
+        &store,
+        &EVENTS,
+        &webhooks,
+        &keys,
+        &rest,
+    ]
+    .concat();
     assert_eq!(statuses, expected);
 }
 
@@ -169,7 +180,7 @@ fn event_examples_work() {
     service.run(&format!("{NEW_KEY}{name}"));
     // A page, a history, and the stream.
     let expected = [&[OK], &EVENTS[..]].concat();
-    assert_eq!(statuses(&service, &guide), expected);
+    assert_eq!(statuses(&service, NEW_KEY, &guide), expected);
     let commands = guide.iter().find(|it| it.contains("petstore events"));
     let printed = service.run(commands.unwrap());
     let event: Value = serde_json::from_str(&printed).unwrap();
@@ -184,7 +195,7 @@ fn webhook_examples_work() {
     let printed = service.run(commands.unwrap());
     assert!(printed.starts_with("whsec_"));
     assert!(printed.contains("https://shop.example/petstore"));
-    assert_eq!(statuses(&service, &guide), [CREATED]);
+    assert_eq!(statuses(&service, NEW_KEY, &guide), [CREATED]);
 }
 
 #[test]

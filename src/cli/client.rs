@@ -90,10 +90,20 @@ impl ServiceUrl {
         self.uri.authority().map_or("", |it| it.as_str())
     }
 
-    /// Returns the path of the API. The URL may include the version.
-    fn base_path(&self) -> String {
+    /// Returns the path of the service. The URL may include the version of the API.
+    fn root(&self) -> &str {
         let path = self.uri.path().trim_end_matches('/');
-        format!("{}/v1", path.strip_suffix("/v1").unwrap_or(path))
+        path.strip_suffix("/v1").unwrap_or(path)
+    }
+
+    fn base_path(&self) -> String {
+        format!("{}/v1", self.root())
+    }
+
+    /// Returns the URL of a page of the service.
+    pub fn page(&self, path: &str) -> String {
+        let scheme = self.uri.scheme_str().unwrap_or("http");
+        format!("{scheme}://{}{}{path}", self.authority(), self.root())
     }
 }
 

@@ -10,8 +10,11 @@ use jiff::{SignedDuration, Span, Timestamp, Zoned, tz::TimeZone};
 
 use super::{
     CommandResult, Database, block_on,
+    client::ServiceUrl,
     duration::grace,
-    escape_for_terminal, shell_quote, status,
+    escape_for_terminal,
+    serve::console_path,
+    shell_quote, status,
     stdout::{self, print_all},
 };
 use domain::{
@@ -28,7 +31,8 @@ pub enum Keys {
     /// Create an API key and print its secret once.
     ///
     /// Only the secret goes to standard output, so it can be stored in a
-    /// variable. A running service accepts the key immediately.
+    /// variable. A running service accepts the key immediately. To let people in, invite
+    /// them in the console instead: an invitation works once and expires.
     Create(Create),
     /// List all API keys, including revoked and expired ones.
     List(list::List),
@@ -71,6 +75,9 @@ pub struct Create {
     /// By default, the key never expires.
     #[arg(long, env = "PETSTORE_EXPIRES", value_name = "DURATION", value_parser = expiry, allow_hyphen_values = true)]
     expires: Option<Timestamp>,
+    /// URL of the service, for the link that opens the console signed in.
+    #[arg(long, env = "PETSTORE_URL", default_value = "http://127.0.0.1:8080")]
+    url: ServiceUrl,
     #[command(flatten)]
     database: Database,
 }
@@ -143,6 +150,8 @@ impl Create {
         let key = created.map_err(|error| unusable(error, &self.database))?;
         store.close().await;
         announce(&key, &self.database);
+        let link = self.url.page(&console_path(&secret));
+        status!("Open the console signed in: {link}");
         let namesakes: Vec<_> = others
             .iter()
             .filter(|(_, other)| other.name == key.name && other.is_valid_at(now))

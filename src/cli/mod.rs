@@ -79,7 +79,7 @@ Examples:
   petstore serve --demo
       Serve made-up animals and orders from a temporary database, to look around
   PETSTORE_KEY=$(petstore keys create till)
-      Create an API key with all scopes and store its secret in PETSTORE_KEY
+      Create an API key for animals, orders and webhooks, and store its secret in PETSTORE_KEY
   curl -H \"Authorization: Bearer $PETSTORE_KEY\" http://127.0.0.1:8080/v1/pets
       List the animals";
 

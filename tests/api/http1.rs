@@ -372,7 +372,7 @@ async fn rejections_after_an_upgrade_are_received(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..20 {
         let mut conn = Connection::open(&server).await;
-        let upgrade = "GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\n\r\n";
+        let upgrade = "GET /console HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\n\r\n";
         let unread = "x".repeat(10_000);
         conn.send(&format!(
             "{upgrade}GET / HTTP/2.0\r\nHost: x\r\n\r\n{unread}"

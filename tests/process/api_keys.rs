@@ -2,9 +2,11 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
+use http::Method;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use rusqlite::Connection;
+use serde_json::{Value, json};
 use support::{Cluster, CommandResult, TIMEOUT, eventually};
 use tokio::{
     task::spawn_blocking,
@@ -29,6 +31,57 @@ fn only_the_secret_goes_to_stdout() {
         created.stderr.contains("won't be shown again"),
         "{created:?}"
     );
+}
+
+/// The link that opens the console signed in, at the URL of the service.
+#[test]
+fn a_link_to_the_console_goes_to_stderr() {
+    let home = Home::new();
+    home.create_store();
+    for (options, url) in [
+        (&[][..], "http://127.0.0.1:8080"),
+        (
+            &["--url", "https://pets.example/shop/v1"],
+            "https://pets.example/shop",
+        ),
+    ] {
+        let created = home
+            .keys(&[&["create", "till"], options].concat())
+            .success();
+        let link = format!(": {url}/console#key={}\n", created.secret());
+        assert!(created.stderr.contains(&link), "{created:?}");
+    }
+}
+
+#[test]
+fn a_role_stands_for_scopes() {
+    let home = Home::new();
+    home.create_store();
+    let staff = "pets:read pets:write orders:read orders:write";
+    let all = format!("{staff} webhooks:read webhooks:write");
+    let owner = format!("{all} keys:read keys:write");
+    for (name, options, scopes) in [
+        ("a", &["--role", "owner"][..], &*owner),
+        ("b", &["--role", "staff"], staff),
+        ("c", &["--role", "read-only"], "pets:read orders:read"),
+        ("d", &["--scope", "keys:read"], "keys:read"),
+        ("e", &[], &all),
+    ] {
+        let created = home.keys(&[&["create", name], options].concat()).success();
+        let line = format!(": scopes {scopes};");
+        assert!(created.stderr.contains(&line), "{created:?}");
+    }
+    for (options, reason) in [
+        (
+            &["--role", "staff", "--scope", "pets:read"][..],
+            "cannot be used with",
+        ),
+        (&["--role", "boss"], "read-only"),
+        (&["--scope", "keys:claim"], "must be one of"),
+    ] {
+        let failed = home.keys(&[&["create", "f"], options].concat());
+        failed.assert_fails(2, reason);
+    }
 }
 
 /// A key is not created unless its secret was printed.
@@ -93,7 +146,7 @@ fn keys_are_listed() {
 
     let json = home.keys(&["list", "--json"]).success().stdout;
     let keys = json.lines().map(|line| serde_json::from_str(line).unwrap());
-    let keys: Vec<serde_json::Value> = keys.collect();
+    let keys: Vec<Value> = keys.collect();
     assert_eq!(keys.len(), 3, "{json}");
     assert_eq!(
         (&keys[1]["id"], &keys[1]["name"]),
@@ -183,9 +236,9 @@ async fn assert_rotates(home: Home) {
     }
     let json = home.keys(&["list", "--json"]).success().stdout;
     let keys = json.lines().map(|line| serde_json::from_str(line).unwrap());
-    let keys: Vec<serde_json::Value> = keys.collect();
-    let time = |value: &serde_json::Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
-    let lifetime = |key: &serde_json::Value| time(&key["expiresAt"]) - time(&key["createdAt"]);
+    let keys: Vec<Value> = keys.collect();
+    let time = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
+    let lifetime = |key: &Value| time(&key["expiresAt"]) - time(&key["createdAt"]);
     assert_eq!(
         lifetime(&keys[1]).total(jiff::Unit::Hour).unwrap().round(),
         2160.0
@@ -228,7 +281,7 @@ async fn assert_rotates(home: Home) {
         json.contains(r#"{"id":2,"name":"kiosk","state":"expired""#),
         "{json}"
     );
-    service.event("api key expiry changed");
+    service.event("api key rotated");
     home.keys(&["revoke", "1"]).success();
     home.keys(&["rotate", "1"])
         .assert_fails(1, " was revoked at 2");
@@ -307,18 +360,29 @@ fn only_serve_and_imports_create_a_database() {
 #[tokio::test]
 async fn secrets_are_never_stored_or_logged() {
     let home = Home::new();
-    let first = home.new_key();
+    let first = home.keys(&["create", "owner", "--role", "owner"]);
+    let first = first.success().secret();
     let service = home.serve();
     let second = home.new_key();
     for key in [&first, &second] {
         let client = Client::new(&service, key);
         client.create("Rex").await.unwrap();
     }
+    let post = async |key: &str, path: &str, body: Value| {
+        let client = Client::new(&service, key);
+        let created = client.send_json(Method::POST, path, &body, Some("once"));
+        let created = created.await.unwrap();
+        assert_eq!(created.status, 201, "{created:?}");
+        String::from(created.json()["secret"].as_str().unwrap())
+    };
+    let grant = json!({"name": "Ada", "scopes": ["pets:read"]});
+    let third = post(&first, "/v1/keys/invitations", grant).await;
+    let fourth = post(&third, "/v1/keys/claim", Value::Null).await;
     let output = service.output();
     let while_it_runs = home.contents();
     assert!(while_it_runs.contains_key("petstore.db-wal"));
     service.stop();
-    for key in [first, second] {
+    for key in [first, second, third, fourth] {
         let random = &key["psk_".len()..][..32];
         assert!(!output.contains(random));
         for (name, bytes) in while_it_runs.iter().chain(&home.contents()) {

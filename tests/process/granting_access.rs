@@ -33,9 +33,16 @@ async fn create(client: &Client, path: &str, name: &str) -> (Value, String) {
 
 fn deployment_of_an_owner() -> Deployment {
     let mut deployment = Deployment::start(3);
-    let created = deployment
-        .home
-        .petstore(&["keys", "create", "owner", "--role", "owner"]);
+    let url = deployment.home.url();
+    let created = deployment.home.petstore(&[
+        "keys",
+        "create",
+        "owner",
+        "--role",
+        "owner",
+        "--database",
+        &url,
+    ]);
     deployment.key = created.success().stdout.trim().into();
     deployment
 }
@@ -95,7 +102,7 @@ async fn of_owners_that_revoke_each_other_one_stays() {
         assert!(left >= 1, "round {round}: {statuses:?}");
         let ended = statuses.iter().filter(|status| **status == 204).count();
         assert_eq!(left, 3 - ended, "round {round}: {statuses:?}");
-        // Whoever is left ends the others, and goes on alone.
+        // One that is left ends the others.
         let valid = async |(_, secret): &(Value, String)| {
             let client = Client::new(&deployment.services[0], secret);
             let path = "/v1/keys/current";

@@ -112,7 +112,7 @@ impl Home {
         CommandResult::of(command.args(["--database", &self.url()]))
     }
 
-    /// Creates an API key with all scopes and returns its secret. Creates the store first, if
+    /// Creates an API key with the default scopes and returns its secret. Creates the store first, if
     /// there is none.
     pub fn new_key(&self) -> String {
         let created = self.keys(&["create", "test"]);

@@ -32,7 +32,7 @@ impl PublicUrl {
 }
 
 /// The scheme of the service's URL.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     Http,
     Https,

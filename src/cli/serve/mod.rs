@@ -1,8 +1,11 @@
 //! `petstore serve`: runs the service until it receives a signal.
 
 mod bind;
+mod network;
 mod start_screen;
 mod startup;
+
+pub use start_screen::console_path;
 
 use std::{
     env,

@@ -3,9 +3,17 @@
 use super::super::{counted, shell_quote};
 use domain::api_key::ApiKeySecret;
 
+/// The warning about a service that other machines reach without TLS.
+pub const CLEAR_TEXT: &str = "API keys travel in clear text through this network. Use \
+    --tls-cert and --tls-key, or a proxy with TLS and --public-url.";
+
 pub struct StartScreen {
     /// The URL of the service for browsers and clients on this machine, without `/v1`.
     pub base_url: String,
+    /// The URL at which other devices reach the console, if the links do not show it.
+    pub network_url: Option<String>,
+    /// True if API keys travel through a network without encryption.
+    pub is_clear_text: bool,
     /// The URL that the service listens on, if the links don't show it.
     pub listening: Option<String>,
     pub console: bool,
@@ -55,6 +63,7 @@ impl StartScreen {
         });
         for (label, value) in [
             ("Console", console),
+            ("Phone", self.network_url.clone()),
             ("API docs", self.docs.then(|| link("/docs"))),
             ("API", Some(link("/v1"))),
             ("Metrics", self.metrics_url.clone()),
@@ -64,6 +73,9 @@ impl StartScreen {
             if let Some(value) = value {
                 screen += &format!("  {} {value}\n", bold(&format!("{label:<9}")));
             }
+        }
+        if self.is_clear_text {
+            screen += &format!("\n  {}\n", bold(CLEAR_TEXT));
         }
         screen += &match &self.keys {
             KeyAdvice::Created(secret) => {

@@ -10,7 +10,8 @@ use std::{
 use super::{
     super::{database::location, keys, shell_quote},
     Serve,
-    start_screen::{KeyAdvice, StartScreen, console_path},
+    network::reachable_address,
+    start_screen::{CLEAR_TEXT, KeyAdvice, StartScreen, console_path},
 };
 use api::{PublicUrl, Scheme};
 use domain::{
@@ -53,6 +54,11 @@ impl Serve {
                 tracing::info!(console_url, "demo ready");
             }
         }
+        let public_url = self.urls.public_url.as_ref();
+        let is_clear_text = is_clear_text(public_url, start.scheme, start.address);
+        if is_clear_text && !is_terminal {
+            tracing::warn!(address = %start.address, "{CLEAR_TEXT}");
+        }
         let is_demo = demo_key.is_some();
         let keys = match demo_key {
             Some(secret) => KeyAdvice::Created(secret),
@@ -79,6 +85,8 @@ impl Serve {
         let has_other_url = self.urls.public_url.is_some() || start.address.ip().is_unspecified();
         let screen = StartScreen {
             base_url,
+            network_url: self.network_url(start),
+            is_clear_text,
             listening: has_other_url.then(|| url.clone()),
             console: !self.no_console,
             docs: !self.no_docs,
@@ -89,6 +97,15 @@ impl Serve {
         };
         // `status!` would escape the colours.
         let _ = writeln!(io::stderr(), "{}", screen.text(stderr_has_color()));
+    }
+
+    /// Returns the URL of the console for other devices, if the other links do not lead there.
+    fn network_url(&self, start: &Start) -> Option<String> {
+        if self.no_console || self.urls.public_url.is_some() {
+            return None;
+        }
+        let address = reachable_address(start.address)?;
+        Some(base_url(None, start.scheme, address) + "/console")
     }
 
     /// Returns advice about API keys. On a terminal, creates the first key if the database has
@@ -122,9 +139,64 @@ fn base_url(public_url: Option<&PublicUrl>, scheme: Scheme, address: SocketAddr)
     url.strip_suffix("/v1").unwrap_or(&url).into()
 }
 
+/// Returns true if other machines reach the service without TLS, as far as it knows.
+fn is_clear_text(public_url: Option<&PublicUrl>, scheme: Scheme, address: SocketAddr) -> bool {
+    let has_proxy = public_url.is_some_and(|url| url.to_string().starts_with("https:"));
+    scheme == Scheme::Http && !address.ip().is_loopback() && !has_proxy
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_travel_in_clear_text_through_a_network_without_tls() {
+        let is_clear = |public_url: Option<&str>, scheme, address: &str| {
+            let public_url = public_url.map(|url| url.parse().expect("a URL"));
+            let address = address.parse().expect("an address");
+            is_clear_text(public_url.as_ref(), scheme, address)
+        };
+        assert!(is_clear(None, Scheme::Http, "0.0.0.0:8080"));
+        assert!(is_clear(None, Scheme::Http, "192.0.2.7:8080"));
+        assert!(is_clear(None, Scheme::Http, "[::]:8080"));
+        assert!(is_clear(
+            Some("http://pets.example/v1"),
+            Scheme::Http,
+            "0.0.0.0:80"
+        ));
+        assert!(!is_clear(
+            Some("https://pets.example/v1"),
+            Scheme::Http,
+            "0.0.0.0:80"
+        ));
+        assert!(!is_clear(None, Scheme::Https, "0.0.0.0:8443"));
+        assert!(!is_clear(None, Scheme::Http, "127.0.0.1:8080"));
+        assert!(!is_clear(None, Scheme::Http, "[::1]:8080"));
+    }
+
+    /// The screen of a service that a phone can reach.
+    #[test]
+    fn the_screen_shows_the_address_for_a_phone() {
+        let screen = |is_clear_text| StartScreen {
+            base_url: "http://127.0.0.1:8080".into(),
+            network_url: Some("http://192.0.2.7:8080/console".into()),
+            is_clear_text,
+            listening: Some("http://0.0.0.0:8080".into()),
+            console: true,
+            docs: true,
+            metrics_url: None,
+            database: "petstore.db".into(),
+            is_demo: false,
+            keys: KeyAdvice::Unknown,
+        };
+        let text = screen(true).text(false);
+        assert!(
+            text.contains("Phone     http://192.0.2.7:8080/console"),
+            "{text}"
+        );
+        assert!(text.contains(CLEAR_TEXT), "{text}");
+        assert!(!screen(false).text(false).contains(CLEAR_TEXT));
+    }
 
     #[test]
     fn links_lead_to_the_service() {
