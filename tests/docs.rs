@@ -239,6 +239,7 @@ fn links_and_source_paths_exist() {
         "docs/decisions.md",
         "docs/events.md",
         "docs/operations.md",
+        "docs/people.md",
         "docs/performance.md",
         "docs/postgres.md",
         "docs/reliability.md",

@@ -12,10 +12,10 @@ mkdirSync(artefacts, { recursive: true });
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-export const launch = () =>
+export const launch = (...more) =>
   chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+    args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", ...more],
   });
 
 // Calls the API. The body may have integers that JavaScript cannot represent, as text.
@@ -27,6 +27,9 @@ export const caller = (address, key) => async (method, path, body) => {
   return text ? JSON.parse(text) : null;
 };
 
+// Logged by the browser at an address that is neither loopback nor HTTPS.
+const NOT_HTTPS = /^The Cross-Origin-Opener-Policy header has been ignored/;
+
 // Opens the console with a key, and records errors, exceptions, violations of the policy
 // and requests to other origins as problems.
 export async function openConsole(browser, address, key, { width = 1440, height = 900, dark = false, locale } = {}) {
@@ -34,7 +37,7 @@ export async function openConsole(browser, address, key, { width = 1440, height 
   const page = await context.newPage();
   page.setDefaultTimeout(20_000);
   const problems = [];
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && problems.push(message.text()));
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && !NOT_HTTPS.test(message.text()) && problems.push(message.text()));
   page.on("pageerror", (error) => problems.push(String(error)));
   page.on("dialog", (dialog) => problems.push(`a dialog: ${dialog.message()}`));
   page.on("request", (request) => request.url().startsWith(address) || problems.push(`a request to ${request.url()}`));

@@ -49,7 +49,19 @@ export type StoreEvent = {
   /** The animal or category before the event, if the page has looked it up. */
   before?: any;
 };
-export type Key = { id: number; name: string; scopes: string[]; expiresAt?: string };
+/** The list shows the times to keys that may read keys. `secret` is only in the response that creates a key. */
+export type Key = {
+  id: number;
+  name: string;
+  scopes: string[];
+  createdAt?: string;
+  expiresAt?: string;
+  lastUsedAt?: string;
+  revokedAt?: string;
+  secret?: string;
+  /** Of an invitation: the key that it turns into, and the id of the one that is revoked then. */
+  invitation?: { scopes: string[]; expiresAt?: string; replaces?: number };
+};
 export type Webhook = {
   id: number;
   url: string;

@@ -29,7 +29,7 @@ export const api = {
 
 /** One request, without retries and without a timeout. @param {string} path below /v1/ @param {Options} options */
 export async function request(path, options) {
-  const headers = { ...options.headers, Authorization: `Bearer ${api.key}` };
+  const headers = { Authorization: `Bearer ${api.key}`, ...options.headers };
   const response = await fetch(new URL(`v1/${path}`, document.baseURI), { cache: "no-store", ...options, headers });
   if (response.status === 401) api.onUnauthorized();
   return response;
@@ -47,7 +47,7 @@ export async function getAll(list = "", query = "?limit=100") {
 /**
  * Changes something, once: whatever happens to the connection, the request is repeated until there is a response, and
  * a POST has an `Idempotency-Key`.
- * @param {"POST" | "PATCH" | "PUT" | "DELETE"} method
+ * @param {"GET" | "POST" | "PATCH" | "PUT" | "DELETE"} method
  * @param {string} path
  * @param {object} [body]
  * @param {Record<string, string>} [headers]

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { field } from "./forms.js";
-import { priceInputs } from "./price.js";
+import { priceInputs } from "./typed-price.js";
 
 /** @import { Control, Member } from "../types" */
 

@@ -6,7 +6,7 @@ import { unescapeFormula } from "./csv.js";
 import { stringify } from "./json.js";
 import { animal, mergePatch, nest } from "./members.js";
 import { fold } from "./names.js";
-import { parsePrice } from "./price.js";
+import { parsePrice } from "./typed-price.js";
 
 /** @import { Columns, MoreColumns, PetRow, Row } from "../types" */
 

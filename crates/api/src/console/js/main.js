@@ -6,7 +6,7 @@ import { byId, controls, el, fill } from "./dom.js";
 import { ago } from "./format.js";
 import { names } from "./names.js";
 import { scan } from "./scanner.js";
-import { can, canSee, explain, key, signIn, signOut, takeKey } from "./session.js";
+import { ask, can, canSee, explain, followTabs, key, restart, share, signIn, signOut, storedKey, takeSecret } from "./session.js";
 import { follow } from "./stream.js";
 
 /** @import { Mount, Screen } from "../types" */
@@ -16,7 +16,8 @@ const SCREENS = {
   animals: { scopes: ["pets:read"], module: () => import("./screens/animals.js") },
   orders: { scopes: ["orders:read"], module: () => import("./screens/orders.js") },
   categories: { scopes: ["pets:read"], module: () => import("./screens/categories.js") },
-  activity: { scopes: ["pets:read", "orders:read"], module: () => import("./screens/activity.js") },
+  activity: { scopes: ["pets:read", "orders:read", "keys:read"], module: () => import("./screens/activity.js") },
+  people: { scopes: ["keys:read"], module: () => import("./screens/people.js") },
   webhooks: { scopes: ["webhooks:read"], module: () => import("./screens/webhooks.js") },
   import: { scopes: ["pets:write"], module: () => import("./screens/import.js") },
 };
@@ -57,16 +58,20 @@ const showLive = (live = false) => {
   say("live", live ? "live" : "connecting…");
 };
 
-async function start(secret = "") {
+const NOT_VALID = "You were signed out, because your access was taken away or has ended.";
+
+/** Signs in. A key that is new is shared with the other tabs, and kept on this device or not. @param {boolean} [keep] */
+async function start(secret = "", keep) {
   const position = await signIn(secret);
-  api.onUnauthorized = () => signOut("You were signed out, because the API key is no longer valid.");
+  if (keep !== undefined) share(api.key, keep);
+  api.onUnauthorized = () => signOut(NOT_VALID);
   const isReader = !key.scopes.some((scope) => scope.endsWith(":write"));
   byId("key-name").textContent = key.name;
-  byId("key-scopes").textContent = `Signed in with the API key “${key.name}”${isReader ? ", which can only read" : ""}.`;
+  byId("key-scopes").textContent = `Signed in as “${key.name}”${isReader ? ", who can only read" : ""}.`;
   showPage(true);
   showLive();
   await open();
-  if (!canSee("pet.") && !canSee("order.")) return;
+  if (!["pet.", "order.", "key."].some(canSee)) return;
   follow(position, {
     event(event) {
       names.onEvent(event);
@@ -94,6 +99,7 @@ function showPage(signedIn = false) {
 }
 
 function showSignIn(reason = "") {
+  api.key = "";
   document.title = "Sign in · Petstore";
   showPage();
   byId("sign-in-problem").textContent = reason;
@@ -138,17 +144,19 @@ async function open(again = false) {
   screen = mount(box, rest, signal);
 }
 
-byId("sign-in").addEventListener("submit", async (/** @type {Event} */ event) => {
+byId("sign-in").querySelector("form").addEventListener("submit", async (/** @type {Event} */ event) => {
   event.preventDefault();
   const submit = byId("submit");
   if (submit.ariaBusy) return;
   submit.ariaBusy = "true";
-  await start(byId("key").value).catch((error) => showSignIn(explain(error)));
+  await startNew(byId("key").value, byId("keep").checked);
   submit.ariaBusy = null;
 });
 byId("sign-out").addEventListener("click", () => signOut());
-// A link with a key can be opened in a tab that is signed in.
-addEventListener("hashchange", () => (location.hash.startsWith("#key=") ? location.reload() : open()));
+// A link with a key or an invitation can be opened in a tab that is signed in.
+addEventListener("hashchange", () => (/^#(key|invitation)=/.test(location.hash) ? location.reload() : open()));
+// A page that the browser kept in memory may be of a person who has signed out.
+addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
 document.addEventListener("keydown", (event) => root.hidden || scan(event), true);
 
 document.addEventListener("keydown", (event) => {
@@ -177,6 +185,21 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-const secret = takeKey();
-if (secret) start(secret).catch((error) => showSignIn(explain(error)));
-else showSignIn(history.state?.reason);
+/** Starts with a key that no tab has yet. */
+const startNew = (secret = "", keep = false) => start(secret, keep).catch((error) => showSignIn(explain(error)));
+
+/** Starts with a key that was valid before. */
+const startAgain = (secret = "") =>
+  start(secret).catch((error) => (error.status === 401 ? signOut(NOT_VALID) : showSignIn(explain(error))));
+
+followTabs((secret) => (api.key ? restart() : startAgain(secret)));
+const [invitation, secret] = [takeSecret("invitation"), takeSecret("key")];
+if (invitation) {
+  load(import("./invitation.js")).then(({ welcome }) => welcome(invitation), (error) => showSignIn(error.message));
+} else if (secret) startNew(secret);
+else if (storedKey()) startAgain(storedKey());
+else {
+  ask();
+  // The answer of another tab saves a glimpse of this page.
+  setTimeout(() => api.key || showSignIn(history.state?.reason), 150);
+}

@@ -1,7 +1,7 @@
 // The members of animals and sales. Each is declared once: forms, panels, conflicts, export and import follow from this.
 
 import { ApiError } from "./api.js";
-import { parsePrice, typedPrice } from "./price.js";
+import { parsePrice, typedPrice } from "./typed-price.js";
 
 /** @import { Member } from "../types" */
 

@@ -39,6 +39,7 @@ export const names = {
   /** @param {StoreEvent} event */
   onEvent({ type, data }) {
     if (type.startsWith("pet.")) names.pets.set(data.id, type === "pet.deleted" ? "" : data.name);
+    if (type.startsWith("key.")) names.keys.set(String(data.id), data.name);
     if (type === "category.updated") names.categories.set(String(data.id), data.name);
     if (type === "category.deleted") names.categories.delete(String(data.id));
   },

@@ -6,7 +6,7 @@ import { fieldsOf } from "./fields.js";
 import { formDialog } from "./forms.js";
 import { sale } from "./members.js";
 import { postOnce } from "./once.js";
-import { typedPrice } from "./price.js";
+import { typedPrice } from "./typed-price.js";
 
 /** @import { Order, Pet, SaleValues } from "../types" */
 

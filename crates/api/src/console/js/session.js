@@ -1,4 +1,4 @@
-// The API key of this tab: from the address, from this session, or typed.
+// The API key that all tabs of this browser share: from the address, from another tab, kept on this device, or typed.
 
 import { ApiError, api, get } from "./api.js";
 import { newest } from "./stream.js";
@@ -6,19 +6,45 @@ import { newest } from "./stream.js";
 /** @import { Key } from "../types" */
 
 const STORAGE_KEY = "petstore-key";
+const channel = new BroadcastChannel(`petstore ${location.pathname}`);
 
 /** @type {Key} */
 export let key = { id: 0, name: "", scopes: [] };
 export const can = (scope = "") => key.scopes.includes(scope);
 /** Whether the key may see events of this type. */
-export const canSee = (type = "") => can(type.startsWith("order.") ? "orders:read" : "pets:read");
+export const canSee = (type = "") => can({ order: "orders:read", key: "keys:read" }[type.split(".")[0]] ?? "pets:read");
 
-/** The key in the fragment (`#key=…`), which is removed from the address, or the one of this session. */
-export function takeKey() {
-  const found = location.hash.match(/^#key=(.+)/)?.[1];
-  if (!found) return sessionStorage.getItem(STORAGE_KEY);
-  history.replaceState(null, "", location.pathname);
+/** The secret in the fragment (`#key=…`), which is removed from the address. */
+export function takeSecret(name = "") {
+  const [, found = ""] = location.hash.match(`^#${name}=(.+)`) ?? [];
+  if (found) history.replaceState(null, "", location.pathname);
   return found;
+}
+
+/** The key of this tab, or the one that is kept on this device. */
+export const storedKey = () => localStorage.getItem(STORAGE_KEY) ?? sessionStorage.getItem(STORAGE_KEY) ?? "";
+
+/** Stores a new key, on this device if it is to be kept, and signs the other tabs in with it. */
+export function share(secret = "", keep = false) {
+  for (const storage of [localStorage, sessionStorage]) storage.removeItem(STORAGE_KEY);
+  (keep ? localStorage : sessionStorage).setItem(STORAGE_KEY, secret);
+  channel.postMessage({ secret, isNew: true });
+}
+
+/** Asks the other tabs for their key. An answer may come late, or never. */
+export const ask = () => channel.postMessage({ isQuestion: true });
+
+/** Follows the other tabs. @param {(secret: string) => void} signedIn */
+export function followTabs(signedIn) {
+  channel.onmessage = ({ data: { isQuestion, secret, isNew, left, reason } }) => {
+    if (isQuestion && key.id) channel.postMessage({ secret: api.key });
+    if (left && left === sessionStorage.getItem(STORAGE_KEY)) sessionStorage.removeItem(STORAGE_KEY);
+    if (left && left === api.key) forget(reason);
+    // A tab that is signed in does not need the answer to another tab's question.
+    if (!secret || secret === api.key || (api.key && !isNew)) return;
+    if (secret !== storedKey()) sessionStorage.setItem(STORAGE_KEY, secret);
+    signedIn(secret);
+  };
 }
 
 /**
@@ -30,14 +56,26 @@ export async function signIn(secret = "") {
   if (!/^[!-~]+$/.test(api.key)) throw new ApiError(401);
   const position = newest().catch(() => "");
   key = (await get("keys/current")).data;
-  sessionStorage.setItem(STORAGE_KEY, api.key);
   return position;
 }
 
-/** Forgets the key, a file that is imported with it, and all that is loaded. */
+/** Signs all tabs out. */
 export function signOut(reason = "") {
+  channel.postMessage({ left: api.key, reason: reason || "You signed out in another tab." });
+  if (localStorage.getItem(STORAGE_KEY) === api.key) localStorage.removeItem(STORAGE_KEY);
+  forget(reason);
+}
+
+/** Forgets the key, a file that is imported with it, and all that is loaded. */
+function forget(reason = "") {
   sessionStorage.clear();
   history.replaceState({ reason }, "", location.pathname);
+  restart();
+}
+
+/** Loads the page again, with the key that is stored now. */
+export function restart() {
+  key.id = 0;
   location.reload();
 }
 

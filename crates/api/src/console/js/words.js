@@ -4,6 +4,7 @@ import { el } from "./dom.js";
 import { animal } from "./members.js";
 import { names } from "./names.js";
 import { formatPrice } from "./price.js";
+import { describeScopes } from "./roles.js";
 
 /** @import { StoreEvent } from "../types" */
 
@@ -62,9 +63,33 @@ function otherChanges(before, after) {
 /** The animal of an event, if it is about one. @param {StoreEvent} event @returns {number | undefined} */
 export const petOf = ({ type, data }) => (type.startsWith("order.") ? data.petId : type.startsWith("pet.") ? data.id : undefined);
 
+/** Access that was given or taken away, and who did that. @param {StoreEvent} event */
+function accessSentence({ type, data, keyid = "" }) {
+  const { id, name, scopes, invitation } = data;
+  const role = describeScopes(invitation?.scopes ?? scopes);
+  const who = el("b", names.keys.get(keyid) ?? `Key ${keyid}`);
+  const person = el("b", name);
+  // An invitation acts for the person whom it lets in, and has the same name.
+  const isInvited = keyid !== String(id) && names.keys.get(keyid) === name;
+  if (type === "key.rotated") return keyid ? [who, " rotated the key of ", person] : ["The key of ", person, " was rotated, on the server"];
+  if (type === "key.created") {
+    if (invitation) return [who, " invited ", person, ` as ${role}`, invitation.replaces && ", to renew access"];
+    if (isInvited) return [person, ` accepted the invitation as ${role}`];
+    return keyid ? [who, " let ", person, ` in as ${role}`] : [person, ` was let in as ${role}, on the server`];
+  }
+  if (invitation) return keyid ? [who, " withdrew the invitation of ", person] : ["The invitation of ", person, " was withdrawn, on the server"];
+  if (isInvited) return ["The old access of ", person, " ended"];
+  if (keyid === String(id)) return [person, " gave up access"];
+  return keyid ? [who, " took access away from ", person] : [person, " lost access, on the server"];
+}
+
+/** Whether another event says the same: an invitation ends when it turns into a key. @param {StoreEvent} event */
+export const isRedundant = ({ type, data, keyid }) => type === "key.revoked" && !!data.invitation && keyid === String(data.id);
+
 /** The same with the name of what it happened to, which leads there. @param {StoreEvent} event */
 export function sentence(event) {
   const { type, subject, data } = event;
+  if (type.startsWith("key.")) return el("span", accessSentence(event));
   const id = petOf(event);
   const known = id && names.pets.get(id);
   const name = data.name ?? (known || `Animal ${id}`);

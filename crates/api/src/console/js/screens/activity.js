@@ -8,7 +8,7 @@ import { names } from "../names.js";
 import { canSee } from "../session.js";
 import { tabs } from "../tabs.js";
 import { timeOf } from "../times.js";
-import { petOf, sentence } from "../words.js";
+import { isRedundant, petOf, sentence } from "../words.js";
 
 /** @import { Mount, StoreEvent } from "../../types" */
 
@@ -16,21 +16,23 @@ const TYPES = {
   pets: "pet.created,pet.updated,pet.deleted",
   orders: "order.placed,order.updated,order.completed,order.cancelled,order.returned",
   categories: "category.updated,category.deleted",
+  keys: "key.created,key.rotated,key.revoked",
 };
 
 /** @type {Mount} */
 export function mount(root, _, end) {
-  const [pets, orders] = [canSee("pet."), canSee("order.")];
+  const [pets, orders, keys] = ["pet.", "order.", "key."].map(canSee);
   let types = "";
-  /** The animals and times of orders: an order says all about the change of its animal. */
+  /** What is told already: an order says all about the change of its animal, and a rotation about the new key. */
   const told = new Set();
 
   const list = liveList(end, {
     tag: "ol.sheet.log",
     key: (/** @type {StoreEvent} */ { sequence }) => Number(sequence),
     row: (event) => el("li", sentence(event), timeOf(event.time)),
-    matches: (event) => (!types || types.includes(event.type)) &&
-      !(event.type === "pet.updated" && told.has(`${petOf(event)} ${event.time}`)),
+    matches: (event) => (!types || types.includes(event.type)) && !isRedundant(event) &&
+      !(event.type === "pet.updated" && told.has(`${petOf(event)} ${event.time}`)) &&
+      !(event.type === "key.created" && told.has(`${event.data.name} ${event.time}`)),
     added(page) {
       for (const event of page) tell(event);
       complete(page);
@@ -48,6 +50,7 @@ export function mount(root, _, end) {
   /** @param {StoreEvent} event */
   const tell = (event) => {
     if (event.type.startsWith("order.") && (!types || types === TYPES.orders)) told.add(`${petOf(event)} ${event.time}`);
+    if (event.type === "key.rotated") told.add(`${event.data.name} ${event.time}`);
   };
 
   /** Finds out what has changed, and all names. @param {StoreEvent[]} events */
@@ -70,6 +73,7 @@ export function mount(root, _, end) {
     ...(pets && { [TYPES.pets]: "Animals" }),
     ...(orders && { [TYPES.orders]: "Orders" }),
     ...(pets && { [TYPES.categories]: "Categories" }),
+    ...(keys && { [TYPES.keys]: "People" }),
   }, (value) => {
     types = value;
     told.clear();

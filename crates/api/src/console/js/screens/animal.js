@@ -3,17 +3,17 @@
 import { animalFields } from "../animal-form.js";
 import { ApiError, get, send } from "../api.js";
 import { actButton, message, retries, toast } from "../app.js";
-import { button, el, fill, replace } from "../dom.js";
 import { animalDetails, saleDetails } from "../details.js";
+import { button, el, fill, replace } from "../dom.js";
 import { ago } from "../format.js";
 import { confirm, formOf } from "../forms.js";
 import { animal } from "../members.js";
 import { names } from "../names.js";
 import { postOnce } from "../once.js";
-import { typedPrice } from "../price.js";
 import { isLost, sellAnimal } from "../sale.js";
 import { can } from "../session.js";
 import { left, timeOf, when } from "../times.js";
+import { typedPrice } from "../typed-price.js";
 import { describe } from "../words.js";
 
 /** @import { Content, Order, Pet, StoreEvent, Values } from "../../types" */

@@ -209,7 +209,8 @@ export function mount(root, _, end) {
   };
   document.addEventListener("dragover", drag, { signal: end });
   document.addEventListener("drop", drag, { signal: end });
-  addEventListener("beforeunload", (event) => job?.running && event.preventDefault(), { signal: end });
+  // Without a key, as another tab has signed out, there is nothing to wait for.
+  addEventListener("beforeunload", (event) => job?.running && key.id && event.preventDefault(), { signal: end });
   end.addEventListener("abort", () => job?.pause());
 
   const saved = interrupted();

@@ -16,7 +16,7 @@ import { petOf, sentence } from "../words.js";
 
 const TYPES = [
   "pet.created", "pet.updated", "pet.deleted", "order.placed", "order.updated", "order.completed",
-  "order.cancelled", "order.returned", "category.updated", "category.deleted",
+  "order.cancelled", "order.returned", "category.updated", "category.deleted", "key.created", "key.rotated", "key.revoked",
 ];
 
 /** @type {Mount} */
@@ -147,7 +147,7 @@ export function mount(root, rest, end) {
 
   /** Loads the events of failed deliveries. A page begins after an event, so the one before is found first. */
   const loadEvents = async () => {
-    if (!canSee("pet.") && !canSee("order.")) return;
+    if (!["pet.", "order.", "key."].some(canSee)) return;
     const ids = deliveries?.map(({ eventId }) => eventId) ?? [];
     for (const id of ids) {
       if (events.has(id)) continue;

@@ -1,0 +1,15 @@
+// Days in words.
+
+import { when } from "./times.js";
+
+const date = new Intl.DateTimeFormat("en-GB", { dateStyle: "long" });
+
+/** "2 August 2026". */
+export const dayOf = (time = "") => date.format(new Date(time));
+
+/** "today 14:05", "3 Aug, 14:05", and the day alone of another year. */
+export function onDay(time = "") {
+  const [at, now] = [new Date(time), new Date()];
+  if (at.getFullYear() !== now.getFullYear()) return dayOf(time);
+  return at.toDateString() === now.toDateString() ? `today ${when(time)}` : when(time);
+}
