@@ -217,7 +217,7 @@ impl Rotate {
         };
         let grace_end = key.created_at + self.grace;
         let end = old.expires_at.unwrap_or(grace_end).min(grace_end);
-        let until = if end > now {
+        let until = if end > key.created_at {
             format!("stays valid until {end:.0}")
         } else {
             "is no longer valid".into()

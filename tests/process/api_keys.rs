@@ -136,7 +136,7 @@ fn keys_are_listed() {
     ];
     assert_eq!(rows[0], header);
     assert_eq!(rows[1][..3], ["1", "till", "valid"]);
-    assert_eq!(rows[1][4..], ["never", "never", "all"]);
+    assert_eq!(rows[1][4..], ["never", "never", "all except keys"]);
     assert_eq!(rows[2][..3], ["2", "shop window", "valid"]);
     assert_eq!(rows[2][6], "pets:read");
     assert_eq!(rows[3][..3], ["3", "old till", "revoked"]);
@@ -278,7 +278,8 @@ async fn assert_rotates(home: Home) {
     );
     let json = home.keys(&["list", "--json"]).success().stdout;
     assert!(
-        json.contains(r#"{"id":2,"name":"kiosk","state":"expired""#),
+        json.lines()
+            .any(|key| key.contains(r#""id":2"#) && key.contains(r#""state":"expired""#)),
         "{json}"
     );
     service.event("api key rotated");
@@ -330,7 +331,7 @@ fn revoking_an_unknown_key_fails() {
     assert!(unknown.stderr.contains("there is no key 2"), "{unknown:?}");
     // Otherwise this could be either.
     let number = home.keys(&["create", "2"]);
-    number.assert_fails(2, "a number would be taken for the id of a key");
+    number.assert_fails(2, "must not be a number");
 }
 
 /// In the wrong directory, a new database would make a key that the service refuses.
@@ -360,6 +361,7 @@ fn only_serve_and_imports_create_a_database() {
 #[tokio::test]
 async fn secrets_are_never_stored_or_logged() {
     let home = Home::new();
+    home.create_store();
     let first = home.keys(&["create", "owner", "--role", "owner"]);
     let first = first.success().secret();
     let service = home.serve();

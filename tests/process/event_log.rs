@@ -251,7 +251,9 @@ fn read_naively(cluster: &Cluster, database: &str, stop: &AtomicBool) -> BTreeSe
     let mut seen = BTreeSet::new();
     while !stop.load(Ordering::Relaxed) {
         let last = seen.last().copied().unwrap_or(0);
-        let newer = format!("SELECT sequence FROM events WHERE sequence > {last}");
+        let newer = format!(
+            "SELECT sequence FROM events WHERE sequence > {last} AND type NOT LIKE 'key.%'"
+        );
         let newer = cluster.psql(database, &newer);
         seen.extend(newer.lines().map(|number| number.parse::<i64>().unwrap()));
     }

@@ -10,7 +10,7 @@ use crate::{client::Client, replicas::Deployment};
 
 /// All events, oldest first: type, id of the resource, and API key if any.
 const EVENTS: &str = "SELECT concat_ws(' ', type, resource_id, 'by ' || api_key_id)
-                      FROM events ORDER BY sequence";
+                      FROM events WHERE type NOT LIKE 'key.%' ORDER BY sequence";
 
 async fn change(client: &Client, method: Method, path: &str, body: Value) -> Value {
     let response = client.send_json(method, path, &body, None).await.unwrap();

@@ -149,6 +149,9 @@ fn wrap(scopes: Scopes, width: usize) -> Vec<String> {
     if scopes == Scopes::all() {
         return vec!["all".into()];
     }
+    if scopes == Scopes::all_but_keys() {
+        return vec!["all except keys".into()];
+    }
     let mut lines = vec![String::new()];
     for name in scopes.iter().map(Scope::as_str) {
         match lines.last_mut() {
