@@ -405,11 +405,18 @@ test("the list follows what others do", async () => {
   await person(page, "Nia").getByText("Staff").waitFor();
   await person(page, "Nia").getByText("never", { exact: true }).first().waitFor();
   await page.button("Take access away from Nia…").focus();
-  await letIn("Moe");
+  const moe = await letIn("Moe");
   await person(page, "Moe").waitFor();
   await page.focused("button", "Take access away from Nia…");
   await call("DELETE", `keys/${id}`);
   await person(page, "Nia").locator("visible=true").waitFor({ state: "detached" });
+  // A rotation, and not the key that it creates as well.
+  await page.open("Activity");
+  await call("POST", `keys/${moe.id}/rotate`, {});
+  await page.getByRole("listitem").filter({ hasText: "Ada rotated the key of Moe" }).waitFor();
+  await page.getByRole("listitem").filter({ hasText: "let Moe in" }).waitFor({ state: "detached" });
+  service.createKeyNamed("Ned", "--role", "staff");
+  await page.getByRole("listitem").filter({ hasText: "Ned was let in as Staff, on the server" }).waitFor();
   // The names of new people are known on other screens.
   await page.open("Animals");
   const { secret } = await letIn("Olga");
