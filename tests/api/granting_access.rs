@@ -33,6 +33,7 @@ support::cases! {
         events_about_keys_show_no_secret,
         the_list_shows_details_to_those_who_may_see_them,
         the_number_of_keys_is_limited,
+        preconditions_and_media_types_are_checked,
     ],
 }
 
@@ -710,4 +711,30 @@ async fn the_number_of_keys_is_limited(backend: Backend) {
     }
     assert_eq!(revoke(&server, &id, &owner).await.status, 204);
     assert_eq!(post(&server, "/v1/keys", &owner, body).await.status, 201);
+}
+
+async fn preconditions_and_media_types_are_checked(backend: Backend) {
+    let server = Server::start(backend).await;
+    let body = grant("Ada", &[Scope::PetsRead]);
+    let request = |method: Method, path: &str| {
+        let request = server.request(method, path);
+        request.body(body.to_string()).skip_body_check()
+    };
+    for path in ["/v1/keys", "/v1/keys/invitations", "/v1/keys/1/rotate"] {
+        let text = request(Method::POST, path).header("content-type", "text/plain");
+        let rejected = text.send().await;
+        rejected.assert_error(415, "unsupported_media_type");
+    }
+    for (method, path) in [
+        (Method::POST, "/v1/keys"),
+        (Method::POST, "/v1/keys/invitations"),
+        (Method::POST, "/v1/keys/claim"),
+        (Method::POST, "/v1/keys/1/rotate"),
+        (Method::DELETE, "/v1/keys/1"),
+    ] {
+        let conditional = request(method, path).header("if-match", "\"x\"");
+        let rejected = conditional.send().await;
+        rejected.assert_error(412, "precondition_failed");
+    }
+    assert_eq!(server.database.query("SELECT count(*) FROM api_keys"), "1");
 }

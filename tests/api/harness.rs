@@ -64,7 +64,9 @@ impl Server {
             .await
             .unwrap();
         database.execute(config.sql);
-        let key = insert_key(&database, Scopes::all(), None);
+        // Every operation can be called with it.
+        let scopes = Scope::ALL.into_iter().chain([Scope::KeysClaim]).collect();
+        let key = insert_key(&database, scopes, None);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let metrics = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -25,7 +25,8 @@ async fn a_key_can_be_fetched_with_itself(backend: Backend) {
     let first = current(&server, &server.key).await;
     assert_eq!(first.status, 200);
     assert_eq!(first.header("cache-control"), Some("no-store"));
-    let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
+    let all = Scope::ALL.iter().chain([&Scope::KeysClaim]);
+    let all: Vec<_> = all.map(|scope| scope.as_str()).collect();
     let Value::Object(mut first) = first.json() else {
         panic!("not an object");
     };

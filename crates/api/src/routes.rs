@@ -123,6 +123,26 @@ fn routes() -> Vec<Route> { routes! {
     POST   "keys/{keyId}/rotate"                             "rotateKey"           [KeysWrite]                          async     keys::rotate_key(KEY_ID),
 } }
 
+/// The paths without ids that match the template of another one, such as `keys/current`. They are
+/// never taken for an id.
+static EXACT_PATHS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let paths = ROUTES.iter().map(|route| route.operation.path);
+    let is_matched = |path: &&str| {
+        let mut others = ROUTES.iter().filter(|other| other.operation.path != *path);
+        others.any(|other| other.operation.match_path(path).is_some())
+    };
+    paths
+        .filter(|path| !path.contains('{'))
+        .filter(is_matched)
+        .collect()
+});
+
+fn match_route(route: &Route, path: &str) -> Option<IdPositions> {
+    let positions = route.operation.match_path(path)?;
+    let is_itself = route.operation.path == path || !EXACT_PATHS.contains(&path);
+    is_itself.then_some(positions)
+}
+
 /// The result of looking up a method and a path.
 pub enum Match {
     /// A route and the positions of the ids in the path.
@@ -141,14 +161,14 @@ pub fn find(method: &Method, path: &str) -> Match {
     };
     for route in ROUTES.iter() {
         if route.operation.method == method
-            && let Some(positions) = route.operation.match_path(path)
+            && let Some(positions) = match_route(route, path)
         {
             return Match::Found(route, positions);
         }
     }
     let on_path = ROUTES
         .iter()
-        .filter(|route| route.operation.match_path(path).is_some());
+        .filter(|route| match_route(route, path).is_some());
     let methods: Vec<_> = on_path
         .map(|route| match route.operation.method {
             Method::GET => "GET, HEAD",
@@ -198,6 +218,10 @@ mod tests {
             (Method::PUT, "/v1/pets", "GET, HEAD, POST"),
             (Method::PUT, "/v1/pets/1", "GET, HEAD, PATCH, DELETE"),
             (Method::GET, "/v1/store/orders/1/complete", "POST"),
+            (Method::GET, "/v1/keys/current", "getCurrentKey"),
+            (Method::DELETE, "/v1/keys/current", "GET, HEAD"),
+            (Method::GET, "/v1/keys/claim", "POST"),
+            (Method::DELETE, "/v1/keys/7", "revokeKey 7"),
         ] {
             let found = match find(&method, path) {
                 Match::Found(route, positions) => {
