@@ -18,7 +18,7 @@ use super::{
     stdout::{self, print_all},
 };
 use domain::{
-    api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope, Scopes, newest_namesake},
+    api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope, Scopes},
     clock::Clock,
     idempotency::Idempotent,
     invalid::Invalid,
@@ -31,8 +31,9 @@ pub enum Keys {
     /// Create an API key and print its secret once.
     ///
     /// Only the secret goes to standard output, so it can be stored in a
-    /// variable. A running service accepts the key immediately. To let people in, invite
-    /// them in the console instead: an invitation works once and expires.
+    /// variable. A link that opens the console signed in goes to standard error; discard
+    /// it where that is logged. A running service accepts the key immediately. To let
+    /// people in, invite them in the console instead: an invitation works once and expires.
     Create(Create),
     /// List all API keys, including revoked and expired ones.
     List(list::List),
@@ -181,31 +182,23 @@ impl Rotate {
             };
             return Err(format!("{old_key} in {location} {ended}; {instead}").into());
         }
-        // If the key was rotated before, its expiry is the end of a grace period: a successor
-        // with that lifetime would be a trap.
-        let keys = store.api_key_list().await?;
-        let newer = newest_namesake(keys.iter().map(|(_, key)| key), &old, now);
-        if let Some(expiry) = old.expires_at
-            && let Some(newer) = newer
-        {
-            let newer_key = shown(newer);
-            let message = if newer.is_valid_at(now) {
-                format!(
-                    "{newer_key} is newer than {old_key}; rotate that one: petstore keys rotate \
-                     {}{options}",
-                    newer.id
-                )
-            } else {
-                format!(
-                    "{old_key} expires {expiry:.0}, and its successor {newer_key} is no longer \
-                     valid; {instead}"
-                )
+        if let Some(id) = old.successor {
+            let keys = store.api_key_list().await?;
+            let newer = keys.iter().map(|(_, key)| key).find(|key| key.id == id);
+            let message = match newer.filter(|newer| newer.is_valid_at(now)) {
+                Some(newer) => format!(
+                    "{} has replaced {old_key}; rotate that one: petstore keys rotate {id}{options}",
+                    shown(newer)
+                ),
+                None => {
+                    format!("key {id} has replaced {old_key}, and is no longer valid; {instead}")
+                }
             };
             return Err(message.into());
         }
         let secret = ApiKeySecret::generate();
         print_secret(&secret)?;
-        let rotated = store.api_key_rotate(old.id, None, self.grace, secret.hash(), None);
+        let rotated = store.api_key_rotate(old.id, None, self.grace, secret.hash(), 0, None);
         let created = rotated
             .await
             .map_err(|error| unusable(error, &self.database))?;

@@ -29,6 +29,7 @@ support::cases! {
         a_key_is_revoked_by_one_with_its_scopes,
         the_last_owner_stays,
         a_key_is_rotated_by_one_that_lasts_as_long,
+        a_key_is_rotated_once,
         a_revoked_key_is_rejected_at_once,
         events_about_keys_show_no_secret,
         the_list_shows_details_to_those_who_may_see_them,
@@ -329,32 +330,43 @@ async fn invalid_grants_get_400(backend: Backend) {
 async fn a_key_that_has_ended_grants_nothing(backend: Backend) {
     let server = Server::start(backend).await;
     let body = grant("Mallory", &[Scope::PetsRead]);
+    let count = || server.database.query("SELECT count(*) FROM api_keys");
     for end in ["revoked_at = 1", "expires_at = 1"] {
-        let key = owner(&server).await;
-        let id = current(&server, &key).await.json()["id"].clone();
-        let (_, invitation) = invite(&server, &key, body.clone()).await;
-        assert_eq!(current(&server, &invitation).await.status, 200);
-        let invited = current(&server, &invitation).await.json()["id"].clone();
-        let before = server.database.query("SELECT count(*) FROM api_keys");
-        let end = format!("UPDATE api_keys SET {end} WHERE id IN ({id}, {invited})");
-        server.database.execute(&end);
-        for (path, key) in [
-            ("/v1/keys", &key),
-            ("/v1/keys/invitations", &key),
-            ("/v1/keys/1/rotate", &key),
-            ("/v1/keys/claim", &invitation),
+        // Each has a key of its own: a request may tell the service that another has ended.
+        for (method, path) in [
+            (Method::POST, "/v1/keys"),
+            (Method::POST, "/v1/keys/invitations"),
+            (Method::POST, "/v1/keys/1/rotate"),
+            (Method::DELETE, "/v1/keys/1"),
         ] {
-            let rejected = post(&server, path, key, body.clone()).await;
+            let key = owner(&server).await;
+            let id = current(&server, &key).await.json()["id"].clone();
+            let before = count();
+            let end = format!("UPDATE api_keys SET {end} WHERE id = {id}");
+            server.database.execute(&end);
+            let request = send(&server, method, path, &key, body.clone());
+            let rejected = request.skip_body_check().send().await;
             rejected.assert_error(401, "invalid_api_key");
+            assert_eq!(count(), before);
         }
-        let rejected = revoke(&server, &json!(1), &key).await;
-        rejected.assert_error(401, "invalid_api_key");
-        assert_eq!(
-            server.database.query("SELECT count(*) FROM api_keys"),
-            before
-        );
+        // An invitation ends with the key that made it.
+        for ended in ["id", "invitation_invited_by"] {
+            let key = owner(&server).await;
+            let (id, invitation) = invite(&server, &key, body.clone()).await;
+            assert_eq!(current(&server, &invitation).await.status, 200);
+            let before = count();
+            server.database.execute(&format!(
+                "UPDATE api_keys SET {end}
+                 WHERE id = (SELECT {ended} FROM api_keys WHERE id = {id})"
+            ));
+            let rejected = claim(&server, &invitation).await;
+            rejected.assert_error(401, "invalid_api_key");
+            assert_eq!(count(), before);
+        }
     }
-    assert_eq!(current(&server, &server.key).await.status, 200);
+    let first = "SELECT count(*) FROM api_keys
+                 WHERE id = 1 AND revoked_at IS NULL AND successor IS NULL";
+    assert_eq!(server.database.query(first), "1");
 }
 
 async fn a_retry_never_shows_a_secret(backend: Backend) {
@@ -399,7 +411,7 @@ async fn an_invitation_turns_into_a_key_once(backend: Backend) {
         let (id, invitation) = invite(&server, &owner, grant("Ada", &STAFF)).await;
         let described = current(&server, &invitation).await.json();
         assert_eq!(described["scopes"], json!(["keys:claim"]));
-        assert_eq!(described["invitation"], json!({"scopes": names(&STAFF)}));
+        assert_eq!(described["invitation"]["scopes"], json!(names(&STAFF)));
         let claims = join_all((0..6).map(|_| claim(&server, &invitation))).await;
         let (won, lost): (Vec<_>, Vec<_>) =
             claims.iter().partition(|claimed| claimed.status == 201);
@@ -535,6 +547,12 @@ async fn the_last_owner_stays(backend: Backend) {
         let rejected = revoke(&server, &first_id, caller).await;
         rejected.assert_error(409, "last_owner");
     }
+    // Neither does one that can do less.
+    let manager = server.create_key(&[Scope::KeysWrite], None).await;
+    let rejected = revoke(&server, &first_id, &first).await;
+    rejected.assert_error(409, "last_owner");
+    let own = id(&manager).await;
+    assert_eq!(revoke(&server, &own, &manager).await.status, 204);
     assert_eq!(
         revoke(&server, &id(&temporary).await, &temporary)
             .await
@@ -577,6 +595,31 @@ async fn a_key_is_rotated_by_one_that_lasts_as_long(backend: Backend) {
     let (_, successor) = create(&server, &path, &temporary, json!({})).await;
     let renewed = current(&server, &successor).await.json();
     assert_eq!(renewed["expiresAt"], described["expiresAt"]);
+}
+
+/// Of several rotations of a key at the same time, one is made.
+async fn a_key_is_rotated_once(backend: Backend) {
+    let server = Server::start(backend).await;
+    let owner = owner(&server).await;
+    let in_an_hour = Timestamp::now() + SignedDuration::from_hours(1);
+    for expires_at in [None, Some(in_an_hour)] {
+        let mut body = grant("Ada", &STAFF);
+        body["expiresAt"] = json!(expires_at);
+        let (id, _) = create(&server, "/v1/keys", &owner, body).await;
+        let path = format!("/v1/keys/{id}/rotate");
+        let rotated = (0..4).map(|_| post(&server, &path, &owner, Value::Null));
+        let rotated = join_all(rotated).await;
+        let made = rotated.iter().filter(|rotated| rotated.status == 201);
+        assert_eq!(made.count(), 1, "{rotated:?}");
+        for rejected in rotated.iter().filter(|rotated| rotated.status != 201) {
+            rejected.assert_error(409, "key_rotated");
+        }
+        // Also if the old key expires before the grace period would end.
+        let subject = format!("/v1/events?types=key.rotated&subject=keys/{id}");
+        let events = send(&server, Method::GET, &subject, &owner, Value::Null);
+        let events = events.send().await.json();
+        assert_eq!(events.as_array().unwrap().len(), 1, "{events}");
+    }
 }
 
 async fn a_revoked_key_is_rejected_at_once(backend: Backend) {
@@ -649,7 +692,7 @@ async fn events_about_keys_show_no_secret(backend: Backend) {
             .len(),
         2
     );
-    // The audit of uses does not log events.
+    // Recording a use logs no event.
     eventually("the use is recorded", async || {
         let used = "SELECT count(*) FROM api_keys WHERE last_used_at IS NOT NULL";
         server.database.query(used) != "0"
@@ -671,7 +714,8 @@ async fn the_list_shows_details_to_those_who_may_see_them(backend: Backend) {
     let listed = list(&reader).await;
     assert_eq!(listed[1]["scopes"], json!(names(&Scope::ALL)));
     assert!(listed[1]["createdAt"].is_string());
-    assert_eq!(listed[2]["invitation"], json!({"scopes": names(&STAFF)}));
+    let invitation = json!({"scopes": names(&STAFF), "invitedBy": 2});
+    assert_eq!(listed[2]["invitation"], invitation);
     assert!(listed[2]["expiresAt"].is_string());
     let staff = server.create_key(&STAFF, None).await;
     assert_eq!(list(&staff).await[2], json!({"id": 3, "name": "Ada"}));

@@ -30,7 +30,10 @@ fn the_default_database_is_omitted_from_the_command() {
     let mut serve = home.command(PETSTORE);
     let service = Service::start(serve.args(["serve", "--listen", "127.0.0.1:0"]));
     let command = create_key_command(&service);
-    assert!(command.ends_with("petstore keys create NAME"), "{command}");
+    assert!(
+        command.ends_with("petstore keys create NAME --role owner"),
+        "{command}"
+    );
     shell(&home, &command).success().secret();
     assert!(home.database().exists());
 }

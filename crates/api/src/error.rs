@@ -263,14 +263,14 @@ impl ApiError {
                 StatusCode::FORBIDDEN,
                 "expiry_too_late",
                 format!(
-                    "expiresAt: a key gives access for no longer than it lasts itself, and the \
-                     key of this request expires at {expiry}"
+                    "a key gives access for no longer than it lasts itself, and the key of this \
+                     request expires at {expiry}"
                 ),
             ),
             Self::LastOwner => conflict(
                 "last_owner",
-                "no other key could manage keys for as long as this one; let another owner in \
-                 first, or revoke it where the service runs: petstore keys revoke",
+                "no other key could take the place of this one, which can manage keys; let \
+                 another owner in first, or revoke it where the service runs: petstore keys revoke",
             ),
             Self::TooManyKeys => conflict(
                 "too_many_keys",

@@ -31,6 +31,9 @@ use usage::Usage;
 /// The minimum time between two refreshes, however many unknown keys are presented.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The maximum time that a response waits until the service has read the keys that it changed.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
+
 pub struct KeyCache {
     store: Arc<Store>,
     clock: Clock,
@@ -131,10 +134,10 @@ impl KeyCache {
         Ok(())
     }
 
-    /// Reads all keys, because this service has changed some. If that fails, the periodic refresh
-    /// reads them, and reports it if it fails, too.
+    /// Reads all keys, because this service has changed some. If that takes long or fails, the
+    /// periodic refresh reads them: the response with a secret must not wait for it.
     pub async fn notice_change(self: &Arc<Self>) {
-        let _ = self.refresh().await;
+        let _ = tokio::time::timeout(NOTICE_TIMEOUT, self.refresh()).await;
     }
 
     /// Finds a key and, if it is valid, charges the request to its rate limit. `None` if it
@@ -267,7 +270,7 @@ fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKe
         if key.revoked_at.is_some() && old.is_none_or(|old| old.revoked_at.is_none()) {
             audit_log::api_key_revoked(key);
         }
-        if old.is_some_and(|old| old.expires_at != key.expires_at) {
+        if old.is_some_and(|old| old.successor != key.successor) {
             audit_log::api_key_rotated(key);
         }
     }

@@ -15,8 +15,7 @@ use super::{
 };
 use domain::{
     api_key::{
-        ApiKey, ApiKeyFilter, ApiKeySecret, KeyGrant, KeyRejection, MAX_KEYS, NewInvitation,
-        Rotation, Scope,
+        ApiKey, ApiKeyFilter, ApiKeySecret, KeyGrant, KeyRejection, NewInvitation, Rotation, Scope,
     },
     idempotency::{Idempotent, IdempotentRequest},
 };
@@ -54,30 +53,30 @@ async fn grant_access(
     kind: GrantKind,
     idempotency: Option<IdempotentRequest>,
 ) -> Result<Response, ApiError> {
-    request.preconditions().evaluate_post(true)?;
-    let keys = api.auth.keys();
-    if keys.count_valid() >= MAX_KEYS {
-        return Err(ApiError::TooManyKeys);
-    }
+    // Only keys are a list.
+    let is_list = matches!(kind, GrantKind::Key);
+    request.preconditions().evaluate_post(is_list)?;
     let secret = ApiKeySecret::generate();
     let caller = request.api_key_id();
+    let valid = api.auth.keys().count_valid();
     let granted = api
         .store
-        .api_key_grant(caller, grant, kind, secret.hash(), idempotency)
+        .api_key_grant(caller, grant, kind, secret.hash(), valid, idempotency)
         .await?;
-    keys.notice_change().await;
-    respond_with_secret(api, granted, &secret)
+    respond_with_secret(api, granted, &secret).await
 }
 
 /// Turns the invitation that the request was sent with into a key.
 pub async fn claim_key(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    request.preconditions().evaluate_post(true)?;
-    let keys = api.auth.keys();
-    let invitation = keys.get(&request.key_hash()).ok_or(AuthFailure::Unknown)?;
+    request.preconditions().evaluate_post(false)?;
+    let key = api.auth.keys().get(&request.key_hash());
+    let invitation = key.and_then(|key| key.invitation);
+    let invitation = invitation.ok_or(AuthFailure::Unknown)?;
     let secret = ApiKeySecret::generate();
-    let claimed = api.store.api_key_claim(&invitation, secret.hash()).await?;
-    keys.notice_change().await;
-    respond_with_secret(api, Idempotent::Executed(claimed), &secret)
+    let id = request.api_key_id();
+    let claimed = api.store.api_key_claim(id, invitation, secret.hash());
+    let claimed = Idempotent::Executed(claimed.await?);
+    respond_with_secret(api, claimed, &secret).await
 }
 
 pub async fn rotate_key(
@@ -91,12 +90,19 @@ pub async fn rotate_key(
     unless_missing(met, find(api, id)).await?;
     let secret = ApiKeySecret::generate();
     let caller = Some(request.api_key_id());
+    let valid = api.auth.keys().count_valid();
     let rotated = api
         .store
-        .api_key_rotate(id, caller, rotation.grace, secret.hash(), idempotency)
+        .api_key_rotate(
+            id,
+            caller,
+            rotation.grace,
+            secret.hash(),
+            valid,
+            idempotency,
+        )
         .await?;
-    api.auth.keys().notice_change().await;
-    respond_with_secret(api, rotated, &secret)
+    respond_with_secret(api, rotated, &secret).await
 }
 
 pub async fn revoke_key(
@@ -151,11 +157,14 @@ async fn find(api: &Api, id: i64) -> Result<ApiKey, ApiError> {
 
 /// Responds with a new key. A retry does not show the secret, which was generated for another
 /// request.
-fn respond_with_secret(
+async fn respond_with_secret(
     api: &Api,
     result: Idempotent<Result<ApiKey, KeyRejection>>,
     secret: &ApiKeySecret,
 ) -> Result<Response, ApiError> {
+    if let Idempotent::Executed(Ok(_)) = &result {
+        api.auth.keys().notice_change().await;
+    }
     let secret = match result {
         Idempotent::Executed(_) => Some(secret.reveal()),
         Idempotent::Replayed(_) | Idempotent::KeyReused => None,

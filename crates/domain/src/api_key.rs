@@ -16,7 +16,7 @@ use crate::{
     page::{Filter, ListKind, Position},
 };
 
-pub use grant::{Invitation, KeyGrant, KeyRejection, NewInvitation, Rotation, newest_namesake};
+pub use grant::{Invitation, KeyGrant, KeyRejection, NewInvitation, Rotation};
 pub use scope::{Scope, Scopes};
 pub use secret::{ApiKeySecret, KeyHash, PresentedKey};
 
@@ -34,6 +34,9 @@ pub struct ApiKey {
     pub expires_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+    /// The key that has replaced this one, if it was rotated.
+    #[serde(skip)]
+    pub successor: Option<i64>,
     /// Present if the key is an invitation, which turns into another key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invitation: Option<Invitation>,
@@ -44,8 +47,8 @@ pub struct ApiKey {
     pub last_deprecated_call_at: Option<Timestamp>,
 }
 
-/// The maximum number of valid keys, as far as clients create them. Every service keeps all in
-/// memory.
+/// The maximum number of valid keys that clients can create: every service keeps all in memory.
+/// Commands are not limited.
 pub const MAX_KEYS: usize = 1000;
 
 /// The usage of a key since it was last recorded.
@@ -118,6 +121,7 @@ impl NewApiKey {
             last_used_at: None,
             expires_at: self.expires_at.map(truncate_to_microseconds),
             revoked_at: None,
+            successor: None,
             invitation: self.invitation,
             deprecated_calls: 0,
             last_deprecated_call_at: None,

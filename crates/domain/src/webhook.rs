@@ -13,7 +13,7 @@ use self::{delivery::StoredWebhook, url::WebhookUrl};
 use crate::{
     api_key::{Scope, Scopes},
     clock::truncate_to_microseconds,
-    event::EventTypes,
+    event::{EventType, EventTypes},
     idempotency::recorded_rejection,
     invalid::{Invalid, quoted},
     json::{FromObject, KnownMember, Object, Value},
@@ -333,7 +333,15 @@ fn is_enabled(value: Value) -> Result<bool, Invalid> {
 
 /// Returns the types that a webhook delivers for an API key with these scopes: at least one.
 fn readable(types: Option<EventTypes>, scopes: Scopes) -> Result<EventTypes, Scope> {
-    let types = EventTypes::visible_to(types, scopes)?;
+    let types = match types {
+        Some(_) => EventTypes::visible_to(types, scopes)?,
+        // Who has access is no news for a receiver that does not ask.
+        None => {
+            let visible = EventTypes::visible_to(None, scopes)?;
+            let is_default = |kind: &EventType| kind.scope() != Scope::KeysRead;
+            visible.iter().filter(is_default).collect()
+        }
+    };
     if types.is_empty() {
         return Err(Scope::PetsRead);
     }
@@ -343,7 +351,7 @@ fn readable(types: Option<EventTypes>, scopes: Scopes) -> Result<EventTypes, Sco
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{event::EventType, invalid::join_messages};
+    use crate::invalid::join_messages;
 
     const NOW: Timestamp = Timestamp::constant(100, 1_999);
 

@@ -13,8 +13,8 @@ use super::{
 };
 use domain::{
     api_key::{
-        ApiKey, ApiKeyFilter, ApiKeyUsage, KeyGrant, KeyHash, KeyRejection, NewApiKey, Scope,
-        newest_namesake,
+        ApiKey, ApiKeyFilter, ApiKeyUsage, Invitation, KeyGrant, KeyHash, KeyRejection, MAX_KEYS,
+        NewApiKey, Scope,
     },
     event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
@@ -53,6 +53,8 @@ struct GrantKey {
     grant: KeyGrant,
     kind: GrantKind,
     hash: KeyHash,
+    /// The number of valid keys that the service knows of.
+    valid_keys: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +78,7 @@ impl Command for GrantKey {
     fn decide(&self, draft: &mut Draft<'_>) -> KeyResult {
         let now = draft.times.now;
         let caller = valid(draft, self.caller)?;
+        ensure_room(self.valid_keys)?;
         let new = match self.kind {
             GrantKind::Key => caller.grant(&self.grant, now)?,
             GrantKind::Invitation { replaces: None } => caller.invite(&self.grant, None, now)?,
@@ -94,8 +97,8 @@ impl Command for GrantKey {
 
 /// Turns an invitation into a key, and revokes it.
 struct ClaimKey {
-    invitation: i64,
-    replaces: Option<i64>,
+    id: i64,
+    invitation: Invitation,
     hash: KeyHash,
 }
 
@@ -104,16 +107,16 @@ impl Command for ClaimKey {
     type Rejection = KeyRejection;
 
     fn keys(&self, keys: &mut Keys) {
-        keys.api_keys.push(self.invitation);
-        keys.api_keys.extend(self.replaces);
+        keys.api_keys.push(self.id);
+        keys.api_keys.push(self.invitation.invited_by);
+        keys.api_keys.extend(self.invitation.replaces);
         keys.draw(Sequence::ApiKeys, 1);
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> KeyResult {
-        let now = draft.times.now;
-        let invitation = find(draft, self.invitation).ok_or(KeyRejection::CallerEnded)?;
-        let new = invitation.claim(now)?;
-        for id in [self.invitation].into_iter().chain(self.replaces) {
+        let new = valid(draft, self.id)?.claim(draft.times.now)?;
+        valid(draft, self.invitation.invited_by)?;
+        for id in [self.id].into_iter().chain(self.invitation.replaces) {
             revoke(draft, id);
         }
         Ok(create(draft, new, self.hash))
@@ -124,10 +127,10 @@ struct RotateKey {
     /// The key of the caller, if it is not the operator.
     caller: Option<i64>,
     id: i64,
-    /// The other keys, which may have replaced this one.
-    others: Vec<i64>,
     grace: SignedDuration,
     hash: KeyHash,
+    /// The number of valid keys that the service knows of; 0 if the operator rotates.
+    valid_keys: usize,
 }
 
 impl Command for RotateKey {
@@ -137,7 +140,6 @@ impl Command for RotateKey {
     fn keys(&self, keys: &mut Keys) {
         keys.api_keys.push(self.id);
         keys.api_keys.extend(self.caller);
-        keys.api_keys.extend(&self.others);
         keys.draw(Sequence::ApiKeys, 1);
     }
 
@@ -147,18 +149,15 @@ impl Command for RotateKey {
         let row = draft.tables.api_keys.get(&self.id);
         let row = row.ok_or(KeyRejection::NoSuchKey)?;
         let successor = row.key.successor(caller, now)?;
-        let others = self.others.iter().filter_map(|id| find(draft, *id));
-        if let Some(newer) = newest_namesake(others, &row.key, now)
-            && row.key.expires_at.is_some()
-        {
-            return Err(KeyRejection::Rotated(newer.id));
-        }
+        ensure_room(self.valid_keys)?;
         let mut expiring = row.clone();
         // An earlier expiry stays.
         let end = successor.created_at + self.grace;
         expiring.key.expires_at = row.key.expires_at.into_iter().chain([end]).min();
+        let created = create(draft, successor, self.hash);
+        expiring.key.successor = Some(created.id);
         draft.put(expiring);
-        Ok(create(draft, successor, self.hash))
+        Ok(created)
     }
 
     fn resource_id(key: &ApiKey) -> i64 {
@@ -196,12 +195,11 @@ impl Command for RevokeKey {
         let before = find(draft, self.id).ok_or(KeyRejection::NoSuchKey)?.clone();
         if let Some(caller) = &self.caller {
             valid(draft, caller.id)?.ensure_may_revoke(&before)?;
-            let is_owner = before.is_valid_at(now) && before.scopes.has(Scope::KeysWrite);
             let remains = |id: &i64| {
-                let other = find(draft, *id).filter(|other| other.is_valid_at(now));
-                other.is_some_and(|other| other.manages_keys_as_long_as(&before))
+                let other = find(draft, *id).filter(|other| other.is_owner_at(now));
+                other.is_some_and(|other| other.can_replace(&before))
             };
-            if is_owner && !caller.owners.iter().any(remains) {
+            if before.is_owner_at(now) && !caller.owners.iter().any(remains) {
                 return Err(KeyRejection::LastOwner);
             }
         }
@@ -218,6 +216,16 @@ fn find<'a>(draft: &'a Draft<'_>, id: i64) -> Option<&'a ApiKey> {
 fn valid<'a>(draft: &'a Draft<'_>, id: i64) -> Result<&'a ApiKey, KeyRejection> {
     let key = find(draft, id).filter(|key| key.is_valid_at(draft.times.now));
     key.ok_or(KeyRejection::CallerEnded)
+}
+
+/// Checks that the maximum number of keys is not reached. Services count the keys that they know,
+/// so a few more may be created at the same time.
+fn ensure_room(valid_keys: usize) -> Result<(), KeyRejection> {
+    if valid_keys < MAX_KEYS {
+        Ok(())
+    } else {
+        Err(KeyRejection::TooMany)
+    }
 }
 
 fn create(draft: &mut Draft<'_>, new: NewApiKey, hash: KeyHash) -> ApiKey {
@@ -268,7 +276,7 @@ impl Stored for ApiKeyRow {
         let kind = match before.map(|before| &before.key) {
             None => EventType::KeyCreated,
             Some(before) if before.revoked_at != after.revoked_at => EventType::KeyRevoked,
-            Some(before) if before.expires_at != after.expires_at => EventType::KeyRotated,
+            Some(before) if before.successor != after.successor => EventType::KeyRotated,
             Some(_) => return None,
         };
         let without_use = ApiKey {
@@ -294,6 +302,7 @@ impl Store {
         grant: KeyGrant,
         kind: GrantKind,
         hash: KeyHash,
+        valid_keys: usize,
         request: Option<IdempotentRequest>,
     ) -> Result<Idempotent<KeyResult>, Error> {
         let grant = GrantKey {
@@ -301,6 +310,7 @@ impl Store {
             grant,
             kind,
             hash,
+            valid_keys,
         };
         let reply = self.execute(Some(caller), grant, request).await?;
         self.api_key_result(reply).await
@@ -309,16 +319,16 @@ impl Store {
     /// Turns an invitation into a key, and revokes the invitation and the key that it replaces.
     pub async fn api_key_claim(
         &self,
-        invitation: &ApiKey,
+        id: i64,
+        invitation: Invitation,
         hash: KeyHash,
     ) -> Result<KeyResult, Error> {
-        let details = invitation.invitation.as_ref();
         let claim = ClaimKey {
-            invitation: invitation.id,
-            replaces: details.and_then(|details| details.replaces),
+            id,
+            invitation,
             hash,
         };
-        self.execute_once(Some(invitation.id), claim).await
+        self.execute_once(Some(id), claim).await
     }
 
     /// Lists every API key by ascending id, including revoked and expired ones.
@@ -345,7 +355,9 @@ impl Store {
         let revoker = match caller {
             Some(caller) => {
                 let keys = self.api_key_list().await?.into_iter().map(|(_, key)| key);
-                let owners = keys.filter(|key| key.scopes.has(Scope::KeysWrite) && key.id != id);
+                let owners = keys.filter(|key| {
+                    key.scopes.has(Scope::KeysWrite) && key.revoked_at.is_none() && key.id != id
+                });
                 Some(Revoker {
                     id: caller,
                     owners: owners.map(|key| key.id).collect(),
@@ -368,21 +380,15 @@ impl Store {
         caller: Option<i64>,
         grace: SignedDuration,
         hash: KeyHash,
+        valid_keys: usize,
         request: Option<IdempotentRequest>,
     ) -> Result<Idempotent<KeyResult>, Error> {
-        let keys = self.api_key_list().await?;
-        let named = keys.iter().find(|(_, key)| key.id == id);
-        let is_namesake = |key: &ApiKey| named.is_some_and(|(_, named)| named.name == key.name);
-        let others = keys
-            .iter()
-            .map(|(_, key)| key)
-            .filter(|key| is_namesake(key));
         let rotate = RotateKey {
             caller,
             id,
-            others: others.map(|key| key.id).collect(),
             grace,
             hash,
+            valid_keys,
         };
         let reply = self.execute(caller, rotate, request).await?;
         self.api_key_result(reply).await

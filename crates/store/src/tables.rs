@@ -76,7 +76,7 @@ optional_object! {
     required { name: Text<200>, }
     optional { address: Text<200>, contact: Text<200>, }
     Invitation
-    required { scopes: Scopes, }
+    required { scopes: Scopes, invited_by: i64, }
     optional { expires_at: Timestamp, replaces: i64, }
 }
 
@@ -160,7 +160,9 @@ table! {
         revoked_at,
         deprecated_calls,
         last_deprecated_call_at,
-        invitation as "invitation_scopes, invitation_expires_at, invitation_replaces",
+        successor,
+        invitation as
+            "invitation_scopes, invitation_invited_by, invitation_expires_at, invitation_replaces",
     }
 }
 

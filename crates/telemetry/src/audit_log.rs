@@ -13,13 +13,15 @@ macro_rules! event {
         event!($key, $message,)
     }};
     ($key:expr, $message:literal, $($field:ident = $value:expr)?) => {{
-        let ApiKey { id, name, scopes, .. } = $key;
+        let ApiKey { id, name, invitation, .. } = $key;
+        let scopes = $key.reach();
         tracing::info!(
             target: TARGET,
             audit = true,
             api_key_id = id,
             name = &*redact(name.as_str()),
             %scopes,
+            invitation = invitation.is_some().then_some(true),
             $($field = $value,)?
             $message
         );

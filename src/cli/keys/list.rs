@@ -179,6 +179,7 @@ mod tests {
             last_used_at: Some(now),
             expires_at: Some(now),
             revoked_at: None,
+            successor: None,
             invitation: None,
             deprecated_calls: 3,
             last_deprecated_call_at: None,

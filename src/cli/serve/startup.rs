@@ -119,16 +119,20 @@ impl Serve {
             return Ok(KeyAdvice::Created(secret));
         }
         let valid = keys.iter().filter(|(_, key)| key.is_valid_at(now)).count();
+        let has_owner = keys.iter().any(|(_, key)| key.is_owner_at(now));
         Ok(KeyAdvice::Existing {
             valid: valid as u64,
-            command: self.create_key_command(),
+            command: self.create_key_command(has_owner),
         })
     }
 
-    /// Returns the shell command that creates an API key in this database.
-    fn create_key_command(&self) -> String {
+    /// Returns the shell command that creates an API key in this database: an owner's, if there is
+    /// none.
+    fn create_key_command(&self, has_owner: bool) -> String {
         let program = shell_quote(&env::args().next().unwrap_or("petstore".into()));
-        format!("{program} keys create NAME{}", self.database.options())
+        let role = if has_owner { "" } else { " --role owner" };
+        let options = self.database.options();
+        format!("{program} keys create NAME{role}{options}")
     }
 }
 

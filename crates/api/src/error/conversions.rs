@@ -80,12 +80,13 @@ impl From<KeyRejection> for ApiError {
             KeyRejection::MissingScope(scope) => Self::InsufficientScope(scope.as_slice()),
             KeyRejection::OutlastsCaller(expiry) => Self::OutlastsCaller(expiry),
             KeyRejection::LastOwner => Self::LastOwner,
+            KeyRejection::TooMany => Self::TooManyKeys,
             KeyRejection::NothingToReplace => {
                 Self::InvalidBody("replaces: no API key has this id".into())
             }
             KeyRejection::WeakerThanReplaced => Self::InvalidBody(
-                "replaces: that key can manage keys, so the invitation must grant keys:write, \
-                 and for at least as long"
+                "replaces: that key can manage keys, so the invitation must grant all of its \
+                 scopes, for at least as long"
                     .into(),
             ),
         }

@@ -22,6 +22,8 @@ pub struct Invitation {
     pub scopes: Scopes,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// The key that made the invitation, which ends with it.
+    pub invited_by: i64,
     /// A key that is revoked when the invitation is claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaces: Option<i64>,
@@ -158,18 +160,20 @@ pub enum KeyRejection {
     NoSuchKey,
     /// The key is no longer valid, or an invitation.
     NotRotatable,
-    /// This newer key has replaced it.
+    /// It was rotated before, and this key has replaced it.
     Rotated(i64),
     /// The caller lacks a scope that it would grant, or that the other key has.
     MissingScope(Scope),
     /// The caller expires earlier, at this time.
     OutlastsCaller(Timestamp),
-    /// No other key could manage keys for as long.
+    /// No other key could take its place.
     LastOwner,
+    /// The maximum number of keys is reached.
+    TooMany,
     /// The key that an invitation replaces does not exist.
     NothingToReplace,
-    /// The key that an invitation replaces can manage keys, and the new one could not, or not for
-    /// as long.
+    /// The key that an invitation replaces can manage keys, and the new one could not take its
+    /// place.
     WeakerThanReplaced,
 }
 
@@ -187,9 +191,13 @@ impl ApiKey {
         invitation.map_or(self.scopes, |invitation| invitation.scopes)
     }
 
-    /// Returns true if the key can manage keys, and does so for at least as long as another one.
-    pub fn manages_keys_as_long_as(&self, other: &Self) -> bool {
-        self.scopes.has(Scope::KeysWrite) && self.end() >= other.end()
+    pub fn is_owner_at(&self, now: Timestamp) -> bool {
+        self.scopes.has(Scope::KeysWrite) && self.is_valid_at(now)
+    }
+
+    /// Returns true if the key can do all that another one can, for at least as long.
+    pub fn can_replace(&self, other: &Self) -> bool {
+        self.ensure_scopes(other.scopes).is_ok() && self.end() >= other.end()
     }
 
     fn ensure_scopes(&self, others: Scopes) -> Result<(), KeyRejection> {
@@ -222,9 +230,8 @@ impl ApiKey {
         let granted = self.grant(grant, now)?;
         if let Some(replaced) = replaced {
             self.ensure_scopes(replaced.reach())?;
-            let end = granted.expires_at.unwrap_or(Timestamp::MAX);
-            let is_owner = granted.scopes.has(Scope::KeysWrite) && end >= replaced.end();
-            if replaced.is_valid_at(now) && replaced.scopes.has(Scope::KeysWrite) && !is_owner {
+            let can_replace = granted.clone().with_id(0).can_replace(replaced);
+            if replaced.is_owner_at(now) && !can_replace {
                 return Err(KeyRejection::WeakerThanReplaced);
             }
         }
@@ -236,6 +243,7 @@ impl ApiKey {
             invitation: Some(Invitation {
                 scopes: granted.scopes,
                 expires_at: granted.expires_at,
+                invited_by: self.id,
                 replaces: replaced.map(|key| key.id),
             }),
             ..granted
@@ -263,6 +271,9 @@ impl ApiKey {
         caller: Option<&Self>,
         now: Timestamp,
     ) -> Result<NewApiKey, KeyRejection> {
+        if let Some(successor) = self.successor {
+            return Err(KeyRejection::Rotated(successor));
+        }
         if !self.is_valid_at(now) || self.invitation.is_some() {
             return Err(KeyRejection::NotRotatable);
         }
@@ -292,17 +303,6 @@ impl ApiKey {
         }
         self.ensure_scopes(other.reach())
     }
-}
-
-/// Returns the newest key with the name of an older one: a valid one, if there is any. If a key
-/// that expires has one, its expiry is the end of a grace period, and not its lifetime.
-pub fn newest_namesake<'a>(
-    keys: impl Iterator<Item = &'a ApiKey>,
-    old: &ApiKey,
-    now: Timestamp,
-) -> Option<&'a ApiKey> {
-    keys.filter(|key| key.name == old.name && key.id > old.id && key.invitation.is_none())
-        .max_by_key(|key| (key.is_valid_at(now), key.id))
 }
 
 #[cfg(test)]

@@ -341,7 +341,9 @@ CREATE TABLE api_keys (
     revoked_at              bigint,
     deprecated_calls        bigint NOT NULL DEFAULT 0,
     last_deprecated_call_at bigint,
+    successor               bigint,
     invitation_scopes       text,
+    invitation_invited_by   bigint,
     invitation_expires_at   bigint,
     invitation_replaces     bigint
 );

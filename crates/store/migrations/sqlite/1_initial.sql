@@ -201,7 +201,9 @@ CREATE TABLE api_keys (
     revoked_at              INTEGER,
     deprecated_calls        INTEGER NOT NULL DEFAULT 0,
     last_deprecated_call_at INTEGER,
+    successor               INTEGER,
     invitation_scopes       TEXT,
+    invitation_invited_by   INTEGER,
     invitation_expires_at   INTEGER,
     invitation_replaces     INTEGER
 ) STRICT;
