@@ -155,6 +155,9 @@ async fn scopes_restrict_operations(backend: Backend) {
         .await;
     server.place_order(1).await;
     server.put_category(1, "Dogs").await;
+    // Others can revoke it.
+    let first = "UPDATE api_keys SET scopes = 'pets:read' WHERE id = 1";
+    server.database.execute(first);
     for scope in Scope::ALL {
         // A key that creates webhooks must be able to read the events that they deliver, and one
         // that manages keys must have their scopes.

@@ -160,13 +160,16 @@ async fn keys_are_created_rotated_and_revoked(backend: Backend) {
     let ended = current(&server, &new_secret).await;
     ended.assert_error(401, "invalid_api_key");
     let rotated = post(&server, &rotate, &owner, Value::Null).await;
-    rotated.assert_error(409, "key_not_rotatable");
+    rotated.assert_error(409, "key_rotated");
 
     for _ in 0..2 {
         assert_eq!(revoke(&server, &last, &owner).await.status, 204);
         let revoked = current(&server, &last_secret).await;
         revoked.assert_error(401, "invalid_api_key");
     }
+    let rotate = format!("/v1/keys/{last}/rotate");
+    let rotated = post(&server, &rotate, &owner, Value::Null).await;
+    rotated.assert_error(409, "key_not_rotatable");
     for id in [json!(99), json!("x"), json!(0)] {
         let path = format!("/v1/keys/{}", id.to_string().trim_matches('"'));
         for (method, path) in [

@@ -38,7 +38,9 @@ const claim = ({ secret }) => caller(service.address, secret)("POST", "keys/clai
 const letIn = async (name, more) => claim(await invite(name, more));
 const person = (page, name) => page.getByRole("row").filter({ has: page.getByText(name, { exact: true }) });
 const signedInAs = (page, name) => page.locator("#key-name").getByText(name, { exact: true }).waitFor();
-const stored = (page, storage) => page.evaluate((storage) => Object.values(window[storage]), storage);
+// What a storage has, but for the number of sign-ins.
+const stored = (page, storage) => page.evaluate((storage) =>
+  Object.entries(window[storage]).filter(([name]) => name !== "petstore-sign-ins").map(([, value]) => value), storage);
 const accept = (page) => page.button("Accept on this device").click();
 
 // Opens the People screen.
@@ -481,11 +483,19 @@ test("all tabs share the sign-in, and the sign-out", async () => {
   await first.getByRole("heading", { name: "Orders", level: 1 }).waitFor();
   assert.ok(!second.url().includes("psk_"));
 
+  // This one misses the sign-out.
+  const away = await openTab(tab);
+  await signedInAs(away, "Tess");
+  await away.goto("about:blank");
+
   await second.locator("#key-name").click();
   await second.button("Sign out").click();
   await second.getByLabel("API key").waitFor();
   for (const each of [first, tab]) await each.getByText("You signed out in another tab.").waitFor();
   for (const each of [second, first, tab]) assert.deepEqual(await stored(each, "sessionStorage"), []);
+  await away.goBack();
+  await away.getByLabel("API key").waitFor();
+  assert.deepEqual(await stored(away, "sessionStorage"), []);
   // A tab that waits at the sign-in page follows another one.
   await first.getByLabel("API key").fill(ada);
   await first.keyboard.press("Enter");

@@ -274,7 +274,7 @@ async fn assert_rotates(home: Home) {
     assert_eq!(expired.stdout, "");
     home.keys(&["rotate", "1"]).assert_fails(
         1,
-        "its successor key 3 (kiosk) is no longer valid; create a new",
+        "key 2 has replaced key 1 (kiosk), and is no longer valid; create a new",
     );
     let json = home.keys(&["list", "--json"]).success().stdout;
     assert!(

@@ -154,10 +154,10 @@ impl Command for RotateKey {
         // An earlier expiry stays.
         let end = successor.created_at + self.grace;
         expiring.key.expires_at = row.key.expires_at.into_iter().chain([end]).min();
-        let created = create(draft, successor, self.hash);
-        expiring.key.successor = Some(created.id);
+        let successor = successor.with_id(draft.new_id(Sequence::ApiKeys));
+        expiring.key.successor = Some(successor.id);
         draft.put(expiring);
-        Ok(created)
+        Ok(insert(draft, successor, self.hash))
     }
 
     fn resource_id(key: &ApiKey) -> i64 {
@@ -230,9 +230,13 @@ fn ensure_room(valid_keys: usize) -> Result<(), KeyRejection> {
 
 fn create(draft: &mut Draft<'_>, new: NewApiKey, hash: KeyHash) -> ApiKey {
     let key = new.with_id(draft.new_id(Sequence::ApiKeys));
-    let created = key.clone();
+    insert(draft, key, hash)
+}
+
+fn insert(draft: &mut Draft<'_>, key: ApiKey, hash: KeyHash) -> ApiKey {
+    let inserted = key.clone();
     draft.put(ApiKeyRow { key, hash });
-    created
+    inserted
 }
 
 fn revoke(draft: &mut Draft<'_>, id: i64) {

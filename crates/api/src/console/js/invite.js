@@ -21,7 +21,8 @@ const localDay = (time = 0) => new Date(time).toLocaleDateString("sv");
 export function inviteDialog(person, done) {
   const name = el("input", { name: "name", required: true, maxlength: 100, autocomplete: "off", value: person?.name ?? "" });
   const access = accessInputs(person?.scopes);
-  const ends = endInputs(!!person?.expiresAt);
+  // An owner is replaced only by one who stays for as long.
+  const ends = endInputs(!!person?.expiresAt && !person.scopes.includes("keys:write"));
   const post = postOnce();
   /** @type {Key | undefined} */
   let invitation;
@@ -65,12 +66,14 @@ function accessInputs(before) {
 
 /** The end of the access, which the end of the own access limits. */
 function endInputs(isLimited = false) {
+  // A retry must ask for the same end.
+  const now = Date.now();
   const limit = key.expiresAt ? Date.parse(key.expiresAt) : Infinity;
   const date = el("input", { type: "date", "aria-label": "Last day", min: localDay(Date.now() + DAY),
     max: key.expiresAt && localDay(limit) });
   const choice = el("select", { onchange: () => show()?.focus() },
     key.expiresAt ? el("option", { value: key.expiresAt }, `With mine, on ${dayOf(key.expiresAt)}`) : el("option", { value: "" }, "Never"),
-    Object.entries(LASTING).filter(([days]) => Date.now() + Number(days) * DAY <= limit)
+    Object.entries(LASTING).filter(([days]) => now + Number(days) * DAY <= limit)
       .map(([days, text]) => el("option", { value: days, selected: isLimited && days === "90" }, `After ${text}`)),
     el("option", { value: "date" }, "On a date…"));
   const show = () => {
@@ -84,7 +87,7 @@ function endInputs(isLimited = false) {
     element: field("Access ends", el("div.field", choice, date), hint),
     value() {
       if (choice.value === "date") return new Date(Math.min(Date.parse(`${date.value}T23:59:59`), limit)).toISOString();
-      return choice.value in LASTING ? new Date(Date.now() + Number(choice.value) * DAY).toISOString() : choice.value;
+      return choice.value in LASTING ? new Date(now + Number(choice.value) * DAY).toISOString() : choice.value;
     },
   };
 }

@@ -196,7 +196,7 @@ followTabs((secret) => (api.key ? restart() : startAgain(secret)));
 const [invitation, secret] = [takeSecret("invitation"), takeSecret("key")];
 if (invitation) {
   load(import("./invitation.js")).then(({ welcome }) => welcome(invitation), (error) => showSignIn(error.message));
-} else if (secret) startNew(secret);
+} else if (secret && secret !== storedKey()) startNew(secret);
 else if (storedKey()) startAgain(storedKey());
 else {
   ask();

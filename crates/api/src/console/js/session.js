@@ -6,6 +6,8 @@ import { newest } from "./stream.js";
 /** @import { Key } from "../types" */
 
 const STORAGE_KEY = "petstore-key";
+/** Counts the sign-ins and sign-outs of this browser: a tab that has missed one forgets its key. */
+const COUNT_KEY = "petstore-sign-ins";
 const channel = new BroadcastChannel(`petstore ${location.pathname}`);
 
 /** @type {Key} */
@@ -21,13 +23,26 @@ export function takeSecret(name = "") {
   return found;
 }
 
+const counted = (storage = localStorage) => Number(storage.getItem(COUNT_KEY));
+if (counted(sessionStorage) !== counted()) sessionStorage.removeItem(STORAGE_KEY);
+
 /** The key of this tab, or the one that is kept on this device. */
 export const storedKey = () => localStorage.getItem(STORAGE_KEY) ?? sessionStorage.getItem(STORAGE_KEY) ?? "";
+
+/** Stores a key for this tab. */
+function storeForTab(secret = "") {
+  sessionStorage.setItem(STORAGE_KEY, secret);
+  sessionStorage.setItem(COUNT_KEY, String(counted()));
+}
+
+const count = () => localStorage.setItem(COUNT_KEY, String(counted() + 1));
 
 /** Stores a new key, on this device if it is to be kept, and signs the other tabs in with it. */
 export function share(secret = "", keep = false) {
   for (const storage of [localStorage, sessionStorage]) storage.removeItem(STORAGE_KEY);
-  (keep ? localStorage : sessionStorage).setItem(STORAGE_KEY, secret);
+  count();
+  if (keep) localStorage.setItem(STORAGE_KEY, secret);
+  else storeForTab(secret);
   channel.postMessage({ secret, isNew: true });
 }
 
@@ -42,7 +57,7 @@ export function followTabs(signedIn) {
     if (left && left === api.key) forget(reason);
     // A tab that is signed in does not need the answer to another tab's question.
     if (!secret || secret === api.key || (api.key && !isNew)) return;
-    if (secret !== storedKey()) sessionStorage.setItem(STORAGE_KEY, secret);
+    if (secret !== storedKey()) storeForTab(secret);
     signedIn(secret);
   };
 }
@@ -61,8 +76,9 @@ export async function signIn(secret = "") {
 
 /** Signs all tabs out. */
 export function signOut(reason = "") {
-  channel.postMessage({ left: api.key, reason: reason || "You signed out in another tab." });
+  count();
   if (localStorage.getItem(STORAGE_KEY) === api.key) localStorage.removeItem(STORAGE_KEY);
+  channel.postMessage({ left: api.key, reason: reason || "You signed out in another tab." });
   forget(reason);
 }
 

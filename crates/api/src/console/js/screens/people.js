@@ -145,7 +145,7 @@ export function mount(root, _, end) {
   const remove = async ({ id, name }) => {
     const text = isMe(id)
       ? "This is your own access. You are signed out here, and come back only with a new invitation."
-      : `${name} is signed out on every device within a second. The history still shows what ${name} has done.`;
+      : `The device with this access is signed out within a second. The history still shows what ${name} has done.`;
     if (!(await confirm(`Take access away from ${name}?`, text, "Take access away"))) return;
     const { onUnauthorized } = api;
     const leave = () => signOut("You took your own access away.");
