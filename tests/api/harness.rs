@@ -263,9 +263,15 @@ fn insert_key(database: &Database, scopes: Scopes, expires_at: Option<Timestamp>
     let micros = |at: Timestamp| at.as_microsecond();
     let expires_at = expires_at.map_or("NULL".into(), |at| micros(at).to_string());
     let now = micros(Timestamp::now());
+    let invitation = if scopes.has(Scope::KeysClaim) {
+        "'pets:read', 1"
+    } else {
+        "NULL, NULL"
+    };
     database.execute(&format!(
-        "INSERT INTO api_keys (name, scopes, created_at, expires_at, hash)
-         VALUES ('test', '{scopes}', {now}, {expires_at}, {hash})"
+        "INSERT INTO api_keys (name, scopes, created_at, expires_at, hash,
+                               invitation_scopes, invitation_invited_by)
+         VALUES ('test', '{scopes}', {now}, {expires_at}, {hash}, {invitation})"
     ));
     secret.reveal().into()
 }

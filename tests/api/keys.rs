@@ -41,7 +41,12 @@ async fn a_key_can_be_fetched_with_itself(backend: Backend) {
     // Neither a secret nor an expiry.
     assert_eq!(
         Value::from(first),
-        json!({"id": 1, "name": "test", "scopes": all})
+        json!({
+            "id": 1,
+            "name": "test",
+            "scopes": all,
+            "invitation": {"scopes": ["pets:read"], "invitedBy": 1},
+        })
     );
 
     // With any scope, even none that this version knows.

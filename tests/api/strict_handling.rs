@@ -58,7 +58,10 @@ async fn unknown_parameters_are_rejected(backend: Backend) {
             known.sort();
             assert_eq!(known, documented, "{path}");
         }
-        // Ignored by default.
+        // Ignored by default. A claim or a revocation would end the key.
+        if path.starts_with("/v1/keys/") && method != Method::GET {
+            continue;
+        }
         let response = request().send().await;
         assert_ne!(response.status, 400, "{path}: {}", response.text());
         assert_applied(&response, false);
