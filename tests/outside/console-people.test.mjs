@@ -541,9 +541,16 @@ test("a person stays signed in on a device, if asked for", async () => {
   await page.getByLabel("API key").press("Enter");
   await signedInAs(page, "Ada");
   assert.deepEqual(await stored(page, "localStorage"), [ada]);
-  // Another sign-in takes its place, and is not kept.
+  // Its own link changes nothing. Another sign-in takes its place once it is confirmed, and is not kept.
+  await page.goto(`${lan}/console#key=${ada}`);
+  await signedInAs(page, "Ada");
+  assert.deepEqual(await stored(page, "localStorage"), [ada]);
   const { id, secret: other } = await letIn("Wes");
   await page.goto(`${lan}/console#key=${other}`);
+  await page.getByText("This browser is signed in with another key.").waitFor();
+  assert.deepEqual(await stored(page, "localStorage"), [ada]);
+  assert.ok(!page.url().includes("psk_"));
+  await page.getByRole("button", { name: "Sign in" }).click();
   await signedInAs(page, "Wes");
   assert.deepEqual(await stored(page, "localStorage"), []);
   // A key that has ended is not kept either.

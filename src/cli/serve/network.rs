@@ -9,19 +9,28 @@ pub fn reachable_address(listening: SocketAddr) -> Option<SocketAddr> {
     if !listening.ip().is_unspecified() {
         return None;
     }
-    // Addresses for documentation. Connecting a UDP socket only selects a route.
-    let (any, other) = match listening.ip() {
-        IpAddr::V4(any) => (IpAddr::from(any), IpAddr::from(Ipv4Addr::new(192, 0, 2, 1))),
-        IpAddr::V6(any) => (
-            IpAddr::from(any),
-            IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
-        ),
+    // Addresses for documentation.
+    let by_ipv4 = || source_address(Ipv4Addr::new(192, 0, 2, 1).into());
+    let by_ipv6 = || source_address(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into());
+    // A service on all IPv6 addresses also listens on those of IPv4, which are easier to type.
+    let ip = match listening.ip() {
+        IpAddr::V4(_) => by_ipv4(),
+        IpAddr::V6(_) => by_ipv4().or_else(by_ipv6),
+    };
+    Some(SocketAddr::new(ip?, listening.port()))
+}
+
+/// Returns the address from which this machine would send to another one. Connecting a UDP socket
+/// only selects a route.
+fn source_address(other: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match other {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect((other, 9)).ok()?;
     let ip = socket.local_addr().ok()?.ip();
-    let is_reachable = !ip.is_loopback() && !ip.is_unspecified();
-    is_reachable.then(|| SocketAddr::new(ip, listening.port()))
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
 }
 
 #[cfg(test)]

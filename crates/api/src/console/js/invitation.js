@@ -30,7 +30,7 @@ function showError(error, retry) {
       el("button.btn.primary", { type: "button", onclick: retry }, "Try again"));
   }
   show("This link no longer works",
-    el("p", "It was used already, was withdrawn, or is older than 24 hours."),
+    el("p", "It was used already, was withdrawn, or is older than 24 hours. If the connection was lost while you accepted it, it is used up, too."),
     el("p", "Ask the owner of the store for a new one. It takes them a moment."),
     el("a.btn", { href: location.pathname }, "Go to the console"));
 }

@@ -196,7 +196,11 @@ followTabs((secret) => (api.key ? restart() : startAgain(secret)));
 const [invitation, secret] = [takeSecret("invitation"), takeSecret("key")];
 if (invitation) {
   load(import("./invitation.js")).then(({ welcome }) => welcome(invitation), (error) => showSignIn(error.message));
-} else if (secret && secret !== storedKey()) startNew(secret);
+} else if (secret && storedKey() && secret !== storedKey()) {
+  // A kept key may come from an invitation, which does not work again.
+  showSignIn("This browser is signed in with another key. Signing in with this one replaces it, in all tabs.");
+  byId("key").value = secret;
+} else if (secret && !storedKey()) startNew(secret);
 else if (storedKey()) startAgain(storedKey());
 else {
   ask();
