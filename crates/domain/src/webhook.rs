@@ -408,7 +408,8 @@ mod tests {
         let url = r#""url":"https://example.com""#;
         let types = "types: must be an array of one or more of pet.created, pet.updated, \
                      pet.deleted, order.placed, order.updated, order.completed, order.cancelled, \
-                     order.returned, category.updated, category.deleted, got";
+                     order.returned, category.updated, category.deleted, key.created, key.rotated, \
+                     key.revoked, got";
         for (body, expected) in [
             ("{}".into(), "url: required; must be a URL".into()),
             (
@@ -535,7 +536,11 @@ mod tests {
                 r#"{"types":["order.placed"]}"#,
                 with(|w| w.types = [EventType::OrderPlaced].into_iter().collect()),
             ),
-            (r#"{"types":null}"#, with(|w| w.types = EventTypes::all())),
+            // All but those about keys.
+            (
+                r#"{"types":null}"#,
+                with(|w| w.types = EventTypes::visible_to(None, Scopes::all_but_keys()).unwrap()),
+            ),
             (r#"{"description":null}"#, with(|w| w.description = None)),
             (
                 r#"{"description":"b"}"#,
