@@ -6,7 +6,7 @@ import { byId, controls, el, fill } from "./dom.js";
 import { ago } from "./format.js";
 import { names } from "./names.js";
 import { scan } from "./scanner.js";
-import { ask, can, canSee, explain, followTabs, key, restart, share, signIn, signOut, storedKey, takeSecret } from "./session.js";
+import { ask, can, canSee, explain, followTabs, keptKey, key, restart, share, signIn, signOut, storedKey, takeSecret } from "./session.js";
 import { follow } from "./stream.js";
 
 /** @import { Mount, Screen } from "../types" */
@@ -196,11 +196,11 @@ followTabs((secret) => (api.key ? restart() : startAgain(secret)));
 const [invitation, secret] = [takeSecret("invitation"), takeSecret("key")];
 if (invitation) {
   load(import("./invitation.js")).then(({ welcome }) => welcome(invitation), (error) => showSignIn(error.message));
-} else if (secret && storedKey() && secret !== storedKey()) {
+} else if (secret && keptKey() && secret !== keptKey()) {
   // A kept key may come from an invitation, which does not work again.
   showSignIn("This browser is signed in with another key. Signing in with this one replaces it, in all tabs.");
   byId("key").value = secret;
-} else if (secret && !storedKey()) startNew(secret);
+} else if (secret && secret !== storedKey()) startNew(secret);
 else if (storedKey()) startAgain(storedKey());
 else {
   ask();

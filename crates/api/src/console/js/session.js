@@ -26,8 +26,10 @@ export function takeSecret(name = "") {
 const counted = (storage = localStorage) => Number(storage.getItem(COUNT_KEY));
 if (counted(sessionStorage) !== counted()) sessionStorage.removeItem(STORAGE_KEY);
 
+export const keptKey = () => localStorage.getItem(STORAGE_KEY);
+
 /** The key of this tab, or the one that is kept on this device. */
-export const storedKey = () => localStorage.getItem(STORAGE_KEY) ?? sessionStorage.getItem(STORAGE_KEY) ?? "";
+export const storedKey = () => keptKey() ?? sessionStorage.getItem(STORAGE_KEY) ?? "";
 
 /** Stores a key for this tab. */
 function storeForTab(secret = "") {
