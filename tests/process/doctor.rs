@@ -468,7 +468,11 @@ fn a_store_on_postgres_is_checked() {
         "none",
     ]);
     let report = CommandResult::of(&mut off);
-    assert_found(&report, "warning", "clock", &["by 3600.", "NTP"]);
+    assert_found(&report, "warning", "clock", &["NTP"]);
+    // Less by the time that the question takes, which is long on a busy machine.
+    let (_, difference) = report.stdout.split_once("server's by ").unwrap();
+    let seconds = difference.split_once('.').unwrap().0.parse::<i64>();
+    assert!((3000..=3600).contains(&seconds.unwrap()), "{report:?}");
 
     cluster.crash();
     let report = doctor(&home, service.address, &[]);

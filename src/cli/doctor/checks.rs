@@ -144,11 +144,10 @@ pub(super) fn clock(report: &mut Report, store: Option<&Inspection>) {
         return report.problem(format!("the clock says {now:.0}"), advice);
     }
     if let Some(store) = store {
-        if let DatabaseDetails::Postgres { now: server_time } = store.details
-            && let difference = now.duration_since(server_time)
-            && difference.abs() > CLOCK_TOLERANCE
+        if let DatabaseDetails::Postgres { clock_offset } = store.details
+            && clock_offset.abs() > CLOCK_TOLERANCE
         {
-            let seconds = difference.as_secs_f64();
+            let seconds = -clock_offset.as_secs_f64();
             let message = format!("the clock differs from the database server's by {seconds:.1}s");
             return report.warning(message, "keep both right with NTP");
         }

@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::Connection;
 
 use super::{
-    super::{api_keys::LIST, sqlite, tables::ApiKeyRow, url::DatabaseUrl},
+    super::{api_keys::LIST, postgres::ServerClock, sqlite, tables::ApiKeyRow, url::DatabaseUrl},
     check::damaged_pages,
     reader::{ReadError, Reader},
 };
@@ -40,7 +40,8 @@ pub enum DatabaseDetails {
         is_open: bool,
     },
     Postgres {
-        now: Timestamp,
+        /// The lead of the server's clock over the system clock.
+        clock_offset: SignedDuration,
     },
 }
 
@@ -77,8 +78,11 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
         DatabaseUrl::Postgres(_) => {
             let store = Reader::open(url).await?;
             let select = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-            let now = store.one(select).await?;
-            (store, DatabaseDetails::Postgres { now })
+            let clock = ServerClock::default();
+            let sent = Timestamp::now();
+            clock.observe(sent, store.one(select).await?, Timestamp::now());
+            let clock_offset = clock.offset();
+            (store, DatabaseDetails::Postgres { clock_offset })
         }
     };
     Ok(Inspection {

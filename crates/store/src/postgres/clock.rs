@@ -1,4 +1,4 @@
-//! The clock of the database server, as a replica knows it. Replicas schedule deliveries for each
+//! The clock of the database server, as this process knows it. Replicas schedule deliveries for each
 //! other, so all of them follow this clock instead of their own.
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use jiff::{SignedDuration, Timestamp};
 
 #[derive(Debug, Default)]
-pub(super) struct ServerClock {
+pub(crate) struct ServerClock {
     /// The lead of the server's clock over the system clock, in microseconds.
     ahead: AtomicI64,
 }
@@ -14,7 +14,7 @@ pub(super) struct ServerClock {
 impl ServerClock {
     /// Compares the clocks. The server has read its own, in microseconds since the Unix
     /// epoch, after `sent` and before `received`.
-    pub(super) fn observe(&self, sent: Timestamp, server: i64, received: Timestamp) {
+    pub(crate) fn observe(&self, sent: Timestamp, server: i64, received: Timestamp) {
         let sent = sent.as_microsecond();
         let received = received.as_microsecond();
         let nearest = server.clamp(sent, received.max(sent));
@@ -22,7 +22,7 @@ impl ServerClock {
         self.ahead.store(ahead, Ordering::Relaxed);
     }
 
-    pub(super) fn offset(&self) -> SignedDuration {
+    pub(crate) fn offset(&self) -> SignedDuration {
         SignedDuration::from_micros(self.ahead.load(Ordering::Relaxed))
     }
 }

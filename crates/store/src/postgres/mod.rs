@@ -47,7 +47,6 @@ use super::{
     statements::{NamedSql, table_statements},
     table::{Kind, Record, Row, Value},
 };
-use clock::ServerClock;
 use connect::Connector;
 use domain::{
     clock::Settling,
@@ -58,6 +57,7 @@ use pool::Pool;
 use snapshot::SnapshotNumber;
 use writer::{MAX_PATIENT, WRITE_TIMEOUT, Writer};
 
+pub(super) use clock::ServerClock;
 pub use error::PostgresError;
 pub(super) use load::MICROCHIP_HOLDERS;
 pub(super) use migrate::created;
