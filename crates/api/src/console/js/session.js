@@ -10,6 +10,9 @@ const STORAGE_KEY = "petstore-key";
 const COUNT_KEY = "petstore-sign-ins";
 const channel = new BroadcastChannel(`petstore ${location.pathname}`);
 
+/** Whether the page is being loaded again. */
+let isLeaving = false;
+
 /** @type {Key} */
 export let key = { id: 0, name: "", scopes: [] };
 export const can = (scope = "") => key.scopes.includes(scope);
@@ -76,8 +79,9 @@ export async function signIn(secret = "") {
   return position;
 }
 
-/** Signs all tabs out. */
+/** Signs all tabs out, once: several responses can say that a key has ended. */
 export function signOut(reason = "") {
+  if (isLeaving) return;
   count();
   if (localStorage.getItem(STORAGE_KEY) === api.key) localStorage.removeItem(STORAGE_KEY);
   channel.postMessage({ left: api.key, reason: reason || "You signed out in another tab." });
@@ -86,6 +90,8 @@ export function signOut(reason = "") {
 
 /** Forgets the key, a file that is imported with it, and all that is loaded. */
 function forget(reason = "") {
+  // Changing the history of a page that is being loaded again can crash it.
+  if (isLeaving) return;
   sessionStorage.clear();
   history.replaceState({ reason }, "", location.pathname);
   restart();
@@ -93,6 +99,7 @@ function forget(reason = "") {
 
 /** Loads the page again, with the key that is stored now. */
 export function restart() {
+  isLeaving = true;
   key.id = 0;
   location.reload();
 }
