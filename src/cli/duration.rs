@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use domain::api_key::Rotation;
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 
 pub fn reservation(text: &str) -> Result<SignedDuration, &'static str> {
@@ -19,7 +20,7 @@ pub fn drain_delay(text: &str) -> Result<SignedDuration, &'static str> {
 }
 
 pub fn grace(text: &str) -> Result<SignedDuration, &'static str> {
-    duration(text, 0..=366 * 24 * 3600)
+    duration(text, 0..=Rotation::MAX_GRACE.as_secs())
         .ok_or("must be a duration from 0s to 366d, such as 1h, 24h or 7d")
 }
 

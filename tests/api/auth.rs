@@ -1,14 +1,8 @@
 //! Authentication and authorization: API keys, scopes, expiry and revocation.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
+use std::sync::atomic::Ordering;
 
-use domain::{
-    api_key::{ApiKeySecret, Scope},
-    clock::Clock,
-};
+use domain::api_key::{ApiKeySecret, Scope};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -216,14 +210,7 @@ async fn scopes_restrict_operations(backend: Backend) {
 }
 
 async fn revoked_and_expired_keys_get_401(backend: Backend) {
-    let offset = Arc::new(AtomicI64::new(0));
-    let hours = offset.clone();
-    let server = Server::start_with(backend, |config| {
-        config.service.api.clock = Clock::new(move || {
-            Timestamp::now() + SignedDuration::from_hours(hours.load(Ordering::Relaxed))
-        });
-    })
-    .await;
+    let (server, hours) = Server::start_with_clock(backend).await;
     let status = async |key: &str| {
         let response = server
             .request(Method::GET, "/v1/pets")
@@ -245,7 +232,7 @@ async fn revoked_and_expired_keys_get_401(backend: Backend) {
         .create_key(&[Scope::PetsRead], Some(in_an_hour))
         .await;
     assert_eq!(status(&expiring).await, 200);
-    offset.store(1, Ordering::Relaxed);
+    hours.store(1, Ordering::Relaxed);
     assert_eq!(status(&expiring).await, 401);
 
     let key = server.create_key(&[Scope::PetsRead], None).await;

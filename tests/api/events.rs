@@ -1,15 +1,8 @@
 //! The event log: the feed and the stream.
 
-use std::{
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::IpAddr, sync::atomic::Ordering, time::Duration};
 
-use domain::{api_key::Scope, clock::Clock};
+use domain::api_key::Scope;
 use futures_util::future::join_all;
 use http::{Method, StatusCode, Version};
 use hyper::client::conn;
@@ -728,14 +721,7 @@ async fn a_resumed_stream_misses_and_repeats_nothing(backend: Backend) {
 }
 
 async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
-    let offset = Arc::new(AtomicI64::new(0));
-    let hours = offset.clone();
-    let mut server = Server::start_with(backend, |config| {
-        config.service.api.clock = Clock::new(move || {
-            Timestamp::now() + SignedDuration::from_hours(hours.load(Ordering::Relaxed))
-        });
-    })
-    .await;
+    let (mut server, hours) = Server::start_with_clock(backend).await;
     let mut kept = OpenStream::open(&server, STREAM, &[], true).await;
     assert_eq!(kept.next().await.1, None);
 
@@ -759,7 +745,7 @@ async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
         .create_key(&[Scope::PetsRead], Some(in_an_hour))
         .await;
     let mut stream = OpenStream::open_with(&server, &expiring).await;
-    offset.store(2, Ordering::Relaxed);
+    hours.store(2, Ordering::Relaxed);
     server.create_pets(1).await;
     assert_eq!(stream.block().await, None);
 

@@ -1,12 +1,9 @@
 //! Letting others in: keys and invitations that the holder of another key creates, and takes away
 //! again. Every way to get more than one was given is tried.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
+use std::sync::atomic::Ordering;
 
-use domain::{api_key::Scope, clock::Clock};
+use domain::api_key::Scope;
 use futures_util::future::join_all;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
@@ -100,19 +97,6 @@ async fn create(server: &Server, path: &str, key: &str, body: Value) -> (Value, 
 
 async fn invite(server: &Server, key: &str, body: Value) -> (Value, String) {
     create(server, "/v1/keys/invitations", key, body).await
-}
-
-/// Starts a server whose clock is some hours fast.
-async fn start_with_clock(backend: Backend) -> (Server, Arc<AtomicI64>) {
-    let offset = Arc::new(AtomicI64::new(0));
-    let hours = offset.clone();
-    let clock = Clock::new(move || {
-        Timestamp::now() + SignedDuration::from_hours(hours.load(Ordering::Relaxed))
-    });
-    let server = Server::start_with(backend, |config| {
-        config.service.api.clock = clock;
-    });
-    (server.await, offset)
 }
 
 async fn keys_are_created_rotated_and_revoked(backend: Backend) {
@@ -440,7 +424,7 @@ async fn an_invitation_turns_into_a_key_once(backend: Backend) {
 }
 
 async fn an_invitation_expires_or_is_withdrawn(backend: Backend) {
-    let (server, hours) = start_with_clock(backend).await;
+    let (server, hours) = Server::start_with_clock(backend).await;
     let owner = owner(&server).await;
     let (id, withdrawn) = invite(&server, &owner, grant("Ada", &STAFF)).await;
     assert_eq!(revoke(&server, &id, &owner).await.status, 204);

@@ -1,12 +1,21 @@
 //! Starts the real service on a free port with a fresh database, with helpers for
 //! common requests.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
 
-use domain::api_key::{ApiKeySecret, Scope, Scopes};
+use domain::{
+    api_key::{ApiKeySecret, Scope, Scopes},
+    clock::Clock,
+};
 use http::{Method, Request, Version};
 use http_body_util::Full;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use server::Tls;
 use service::{Config, Listeners};
@@ -42,6 +51,17 @@ pub struct Server {
 impl Server {
     pub async fn start(backend: Backend) -> Self {
         Self::start_with(backend, |_| {}).await
+    }
+
+    /// Starts a server whose clock is some hours fast.
+    pub async fn start_with_clock(backend: Backend) -> (Self, Arc<AtomicI64>) {
+        let hours = Arc::new(AtomicI64::new(0));
+        let offset = hours.clone();
+        let clock = Clock::new(move || {
+            Timestamp::now() + SignedDuration::from_hours(offset.load(Ordering::Relaxed))
+        });
+        let server = Self::start_with(backend, |config| config.service.api.clock = clock);
+        (server.await, hours)
     }
 
     pub async fn start_with(backend: Backend, configure: impl FnOnce(&mut ServerConfig)) -> Self {

@@ -13,6 +13,7 @@ use crate::{
     clock::truncate_to_microseconds,
     invalid::Invalid,
     json::Value,
+    members,
     page::{Filter, ListKind, Position},
 };
 
@@ -156,13 +157,8 @@ impl KeyName {
     }
 
     fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
-        let name = value.and_then(Value::as_string);
-        let got = value.map(Value::describe);
-        let name = name.ok_or_else(|| match got {
-            Some(got) => Invalid::new("name", format!("must be a string, got {got}")),
-            None => Invalid::new("name", "required; must be a string"),
-        });
-        name?.parse()
+        let name = value.map_or_else(|| Err("required; must be a string".into()), members::string);
+        name.map_err(|reason| Invalid::new("name", reason))?.parse()
     }
 }
 

@@ -81,10 +81,10 @@ impl Command for GrantKey {
         ensure_room(self.valid_keys)?;
         let new = match self.kind {
             GrantKind::Key => caller.grant(&self.grant, now)?,
-            GrantKind::Invitation { replaces: None } => caller.invite(&self.grant, None, now)?,
-            GrantKind::Invitation { replaces: Some(id) } => {
-                let replaced = find(draft, id).ok_or(KeyRejection::NothingToReplace)?;
-                caller.invite(&self.grant, Some(replaced), now)?
+            GrantKind::Invitation { replaces } => {
+                let replaced =
+                    replaces.map(|id| find(draft, id).ok_or(KeyRejection::NothingToReplace));
+                caller.invite(&self.grant, replaced.transpose()?, now)?
             }
         };
         Ok(create(draft, new, self.hash))
@@ -151,10 +151,11 @@ impl Command for RotateKey {
         let successor = row.key.successor(caller, now)?;
         ensure_room(self.valid_keys)?;
         let mut expiring = row.clone();
+        let successor = successor.with_id(draft.new_id(Sequence::ApiKeys));
         // An earlier expiry stays.
         let end = successor.created_at + self.grace;
-        expiring.key.expires_at = row.key.expires_at.into_iter().chain([end]).min();
-        let successor = successor.with_id(draft.new_id(Sequence::ApiKeys));
+        let expiry = expiring.key.expires_at;
+        expiring.key.expires_at = expiry.into_iter().chain([end]).min();
         expiring.key.successor = Some(successor.id);
         draft.put(expiring);
         Ok(insert(draft, successor, self.hash))

@@ -214,7 +214,7 @@ impl ApiKey {
         Ok(NewApiKey {
             name: grant.name.clone(),
             scopes: grant.scopes,
-            created_at: truncate_to_microseconds(now),
+            created_at: now,
             expires_at: grant.expires_at.or(self.expires_at),
             invitation: None,
         })
@@ -256,7 +256,7 @@ impl ApiKey {
             Some(invitation) if self.is_valid_at(now) => Ok(NewApiKey {
                 name: self.name.clone(),
                 scopes: invitation.scopes,
-                created_at: truncate_to_microseconds(now),
+                created_at: now,
                 expires_at: invitation.expires_at,
                 invitation: None,
             }),
@@ -283,14 +283,13 @@ impl ApiKey {
                 return Err(KeyRejection::OutlastsCaller(caller.end()));
             }
         }
-        let created_at = truncate_to_microseconds(now);
         let lifetime = self.expires_at.map(|at| at.duration_since(self.created_at));
-        let expiry = lifetime.and_then(|lifetime| created_at.checked_add(lifetime).ok());
+        let expiry = lifetime.and_then(|lifetime| now.checked_add(lifetime).ok());
         let latest = caller.and_then(|caller| caller.expires_at);
         Ok(NewApiKey {
             name: self.name.clone(),
             scopes: self.scopes,
-            created_at,
+            created_at: now,
             expires_at: expiry.into_iter().chain(latest).min(),
             invitation: None,
         })

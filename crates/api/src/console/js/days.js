@@ -2,6 +2,8 @@
 
 import { when } from "./times.js";
 
+export const DAY = 86_400_000;
+
 const date = new Intl.DateTimeFormat("en-GB", { dateStyle: "long" });
 
 /** "2 August 2026". */

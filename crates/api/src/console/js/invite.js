@@ -2,7 +2,7 @@
 
 import { send } from "./api.js";
 import { load, toast } from "./app.js";
-import { dayOf, onDay } from "./days.js";
+import { DAY, dayOf, onDay } from "./days.js";
 import { button, el } from "./dom.js";
 import { dialog, field, formDialog } from "./forms.js";
 import { postOnce } from "./once.js";
@@ -11,7 +11,6 @@ import { can, key } from "./session.js";
 
 /** @import { Key } from "../types" */
 
-const DAY = 86_400_000;
 const NOT_YOURS = "Your own access does not include this.";
 const LASTING = { 30: "30 days", 90: "90 days", 365: "1 year" };
 /** The day of a time, as a date input has it. */

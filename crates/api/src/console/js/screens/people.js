@@ -2,7 +2,7 @@
 
 import { api, getAll, send } from "../api.js";
 import { actButton, load as loadPart, showFailure, toast } from "../app.js";
-import { dayOf, onDay } from "../days.js";
+import { DAY, dayOf, onDay } from "../days.js";
 import { el, pill } from "../dom.js";
 import { count, plural } from "../format.js";
 import { confirm } from "../forms.js";
@@ -15,7 +15,6 @@ import { every, timeOf } from "../times.js";
 /** @import { ApiError } from "../api.js" */
 /** @import { Child, Key, Mount } from "../../types" */
 
-const DAY = 86_400_000;
 /** Access that ends within this many days is marked. */
 const SOON = 7;
 
