@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Version, header::HOST};
+use http::{HeaderValue, Method, Request, Version, header::HOST};
 use http_body_util::Full;
 use hyper::{
     body::Incoming,
@@ -133,11 +133,12 @@ impl HttpClient {
             if connection.ready().await.is_err() {
                 continue;
             }
+            // The service may close an idle connection while the request is on its way.
+            let again = (request.method() == Method::GET).then(|| request.clone());
             match connection.try_send_request(request).await {
                 Ok(response) => return Ok((response, connection)),
-                // The service had closed the connection before the request was sent.
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
+                Err(mut error) => match error.take_message().or(again) {
+                    Some(again) => request = again,
                     None => return Err(RequestError::Lost(error.into_error())),
                 },
             }
