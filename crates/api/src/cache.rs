@@ -21,7 +21,7 @@ use domain::{
     category::CategoryFilter,
     order::{OrderFilter, OrderId},
     page::ListQuery,
-    pet::{PetFilter, PetId},
+    pet::{PetFilter, PetId, Search},
 };
 use revalidation::{Backoff, Doorkeeper, VersionChecks};
 use single_flight::{SingleFlight, Turn};
@@ -48,12 +48,14 @@ pub enum CacheKey {
 }
 
 impl CacheKey {
-    /// The size of the key on the heap: a list of ids.
+    /// The size of the key on the heap: a list of ids, and a search.
     fn heap_size(&self) -> u64 {
         match self {
             Self::Pets(query) => {
                 let ids = query.filter.ids.as_ref();
-                ids.map_or(0, |ids| size_of_val(ids.as_slice()) as u64)
+                let ids = ids.map_or(0, |ids| size_of_val(ids.as_slice()));
+                let search = query.filter.search.as_ref();
+                (ids + search.map_or(0, Search::heap_size)) as u64
             }
             _ => 0,
         }

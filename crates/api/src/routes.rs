@@ -83,7 +83,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 
 #[rustfmt::skip]
 fn routes() -> Vec<Route> { routes! {
-    GET    "pets"                                            "listPets"            [PetsRead]                           cached    pets::list_pets()                     [limit cursor sort status categoryId name id microchip],
+    GET    "pets"                                            "listPets"            [PetsRead]                           cached    pets::list_pets()                     [limit cursor sort status categoryId name q id microchip],
     POST   "pets"                                            "createPet"           [PetsWrite]                          async     pets::create_pet(),
     GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           cached    pets::get_pet(PET_ID),
     PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          async     pets::update_pet(PET_ID),

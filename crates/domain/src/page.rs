@@ -57,6 +57,13 @@ impl Sort {
             }
         }
     }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Asc => "asc",
+            Self::Desc => "desc",
+        }
+    }
 }
 
 /// The list that a cursor belongs to, identified by a letter.
@@ -179,6 +186,11 @@ pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
     fn is_sorted_by_id(&self) -> bool {
         true
     }
+
+    /// Returns the direction of the list, if the query does not say.
+    fn default_sort(&self) -> Sort {
+        Sort::Asc
+    }
 }
 
 /// Sets a query parameter. Fails if it was set already.
@@ -218,8 +230,8 @@ impl<F: Filter> ListQuery<F> {
             }
         }
         let mut parsed = Self {
+            sort: sort.unwrap_or_else(|| filter.default_sort()),
             filter,
-            sort: sort.unwrap_or_default(),
             limit: limit.unwrap_or(PageLimit::DEFAULT),
             after: None,
         };
@@ -263,8 +275,8 @@ impl<F: Filter> ListQuery<F> {
     /// Returns the parameters that a cursor belongs to.
     fn parameters(&self) -> Parameters<'_> {
         let mut parameters = self.filter.parameters();
-        if self.sort == Sort::Desc {
-            parameters.push(("sort", "desc".into()));
+        if self.sort != self.filter.default_sort() {
+            parameters.push(("sort", self.sort.as_str().into()));
         }
         parameters
     }

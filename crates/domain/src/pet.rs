@@ -3,6 +3,8 @@
 mod filter;
 mod metadata;
 mod microchip;
+mod search;
+mod statuses;
 
 use serde::Serialize;
 
@@ -18,9 +20,11 @@ use crate::{
     text::{Lines, Text},
 };
 
-pub use filter::{NamePrefix, PetFilter, PetIds, search_name};
+pub use filter::{NamePrefix, PetFilter, PetIds, prefix_end, search_name};
 pub use metadata::Metadata;
 pub use microchip::Microchip;
+pub use search::{Search, id_of_term, search_words, words_of};
+pub use statuses::PetStatuses;
 
 resource! {
     /// A pet in the store.

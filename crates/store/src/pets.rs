@@ -14,7 +14,7 @@ use domain::{
     event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     members::Patch,
-    page::{ListQuery, Page},
+    page::{Filter, ListQuery, Page},
     pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion},
 };
 
@@ -205,12 +205,32 @@ impl Store {
 
     pub async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
         let filter = &query.filter;
-        let (Some(microchip), None) = (&filter.microchip, &filter.ids) else {
-            return on_database!(self, db => db.pet_list(query).await);
-        };
-        let microchip = Value::text(microchip.as_str().to_string());
-        let parameters = vec![microchip, Value::Int(MAX_EXAMINED)];
-        let pets = self.query(&GET_BY_MICROCHIP, parameters).await?;
-        Ok(query.page_of(pets))
+        if let Some(ids) = &filter.ids {
+            let pets = self.pet_get_many(ids.as_slice()).await?;
+            return Ok(query.page_of(pets));
+        }
+        if let Some(microchip) = &filter.microchip {
+            let microchip = Value::text(microchip.as_str().to_string());
+            let parameters = vec![microchip, Value::Int(MAX_EXAMINED)];
+            let pets = self.query(&GET_BY_MICROCHIP, parameters).await?;
+            return Ok(query.page_of(pets));
+        }
+        match &filter.search {
+            Some(search) if filter.is_sorted_by_id() => {
+                let search = search.clone();
+                self.pet_search(query, &search).await
+            }
+            _ => self.pet_walk(query).await,
+        }
+    }
+
+    /// Reads a page from an index of pets.
+    pub(super) async fn pet_walk(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
+        on_database!(self, db => db.pet_list(query).await)
+    }
+
+    /// Returns the pets with these ids, in any order.
+    pub(super) async fn pet_get_many(&self, ids: &[i64]) -> Result<Vec<Pet>, Error> {
+        on_database!(self, db => db.pet_get_many(ids).await)
     }
 }
