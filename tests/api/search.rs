@@ -18,6 +18,7 @@ support::cases! {
         rare_pets_are_found_among_many,
         changes_are_found_at_once,
         invalid_searches_get_400,
+        counts_follow_category_and_search,
     ],
 }
 
@@ -414,4 +415,47 @@ async fn invalid_searches_get_400(backend: Backend) {
     }
     let repeated = server.get("/v1/pets?q=a&q=b").await;
     assert_eq!(repeated.json()["message"], "q: must not be repeated");
+}
+
+/// `GET /store/inventory` with filters counts up to 1,000 pets, and says if there may be more.
+async fn counts_follow_category_and_search(backend: Backend) {
+    let server = Server::start_with(backend, |config| config.sql = MANY).await;
+    let counts = |available: i64, sold: i64| {
+        let total = available + sold;
+        json!({"available": available, "pending": 0, "sold": sold, "total": total})
+    };
+    let mut newest = counts(997, 3);
+    newest["atLeast"] = true.into();
+    for (filters, expected) in [
+        ("", counts(2494, 6)),
+        ("?limit=1&status=sold", counts(2494, 6)),
+        ("?q=rare", counts(0, 6)),
+        ("?q=no1000", counts(1, 0)),
+        ("?q=x", counts(0, 0)),
+        ("?categoryId=7", counts(0, 6)),
+        ("?categoryId=7&q=rex", counts(0, 6)),
+        ("?categoryId=1&q=rare", counts(0, 0)),
+        ("?q=rex", newest.clone()),
+        ("?q=no", newest),
+    ] {
+        let response = server.get(&format!("/v1/store/inventory{filters}")).await;
+        assert_eq!(response.json(), expected, "{filters}");
+    }
+    // The limit itself is counted in full.
+    let thousand = "UPDATE pets SET category_id = 9 WHERE id <= 1000 AND category_id = 1;
+                    UPDATE pets SET category_id = 9 WHERE id = 399 OR id = 798";
+    server.database.execute(thousand);
+    server.create(json!({"name": "Rex", "categoryId": 1})).await;
+    let response = server.get("/v1/store/inventory?categoryId=9").await;
+    assert_eq!(response.json(), counts(998, 2));
+    for (filters, field) in [
+        ("?q=", "q"),
+        ("?q=a&q=b", "q"),
+        ("?categoryId=x", "categoryId"),
+    ] {
+        let response = server.get(&format!("/v1/store/inventory{filters}")).await;
+        assert_eq!(response.status, 400, "{filters}");
+        let message = response.json()["message"].as_str().unwrap().to_string();
+        assert!(message.starts_with(&format!("{field}: ")), "{message}");
+    }
 }

@@ -15,6 +15,7 @@ impl PageLimit {
     pub const MIN: u8 = 1;
     pub const MAX: u8 = 100;
     pub const DEFAULT: Self = Self(20);
+    pub const LARGEST: Self = Self(Self::MAX);
 
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         parse_positive_decimal(text)

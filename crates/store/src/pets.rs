@@ -14,8 +14,10 @@ use domain::{
     event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     members::Patch,
-    page::{Filter, ListQuery, Page},
-    pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion},
+    page::{Filter, ListQuery, Page, PageLimit, Sort},
+    pet::{
+        FilteredInventory, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion,
+    },
 };
 
 statements! {
@@ -222,6 +224,31 @@ impl Store {
             }
             _ => self.pet_walk(query).await,
         }
+    }
+
+    /// Counts the pets that match a filter, by status, on a few pages of their list: the newest, up
+    /// to 1,000. The cost is bounded.
+    pub async fn pet_count(&self, filter: PetFilter) -> Result<FilteredInventory, Error> {
+        const MAX_PAGES: usize = 10;
+        let mut query = ListQuery {
+            filter,
+            sort: Sort::Desc,
+            limit: PageLimit::LARGEST,
+            after: None,
+        };
+        let mut counted = FilteredInventory::default();
+        for _ in 0..MAX_PAGES {
+            let page = self.pet_list(query.clone()).await?;
+            for pet in &page.items {
+                counted.counts.add(pet.status);
+            }
+            if page.next.is_none() {
+                return Ok(counted);
+            }
+            query.after = page.next;
+        }
+        counted.at_least = true;
+        Ok(counted)
     }
 
     /// Reads a page from an index of pets.

@@ -27,6 +27,15 @@ pub struct PetFilter {
     pub microchip: Option<Microchip>,
 }
 
+impl PetFilter {
+    /// The size of the filter on the heap: a list of ids, and a search.
+    pub fn heap_size(&self) -> usize {
+        let ids = self.ids.as_ref().map(|ids| size_of_val(ids.as_slice()));
+        let search = self.search.as_ref().map(Search::heap_size);
+        ids.unwrap_or(0) + search.unwrap_or(0)
+    }
+}
+
 impl ListQuery<PetFilter> {
     /// Builds the page of a list of known ids, from the pets that exist.
     pub fn page_of(&self, pets: Vec<Pet>) -> Page<Pet> {
