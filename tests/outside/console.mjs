@@ -39,7 +39,11 @@ export async function openConsole(browser, address, key, { width = 1440, height 
   const problems = [];
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && !NOT_HTTPS.test(message.text()) && problems.push(message.text()));
   page.on("pageerror", (error) => problems.push(String(error)));
-  page.on("dialog", (dialog) => problems.push(`a dialog: ${dialog.message()}`));
+  // The browser asks before typing is lost that nobody wanted to keep: the page is left, but not unnoticed.
+  page.on("dialog", (dialog) => {
+    problems.push(`a dialog: ${dialog.type()} ${dialog.message()}`);
+    return dialog.accept();
+  });
   page.on("request", (request) => request.url().startsWith(address) || problems.push(`a request to ${request.url()}`));
   await page.goto(`${address}/console${key ? `#key=${key}` : ""}`);
   const tools = {

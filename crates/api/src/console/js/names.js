@@ -1,9 +1,9 @@
 // The names of animals, categories and API keys, which events and orders refer to by id.
 
-import { get, getAll } from "./api.js";
+import { api, get, getAll } from "./api.js";
 import { can } from "./session.js";
 
-/** @import { Int64, StoreEvent } from "../types" */
+/** @import { Int64, Pet, StoreEvent } from "../types" */
 
 export const names = {
   /** @type {Map<string, string>} */
@@ -14,6 +14,8 @@ export const names = {
   pets: new Map(),
 
   async loadCategories() {
+    // Events keep the names up to date, also while nothing can be loaded.
+    if (!api.isOnline && names.categories.size) return;
     names.categories = new Map((await getAll("categories")).map(({ id, name }) => [String(id), name]));
   },
 
@@ -51,6 +53,20 @@ export const names = {
   /** Who made a change. */
   who: (id = "") => (id ? `“${names.keys.get(id) ?? `key ${id}`}”` : "the service"),
 };
+
+/** Text without case and accents, as the service compares the words of a search. */
+export const simplify = (text = "") => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+
+/** Whether each term is the start of a word. */
+export function matchesWords(text = "", terms = "") {
+  const words = wordsOf(text);
+  return wordsOf(terms).every((term) => words.some((word) => word.startsWith(term)));
+}
+
+const wordsOf = (text = "") => simplify(text).match(/[\p{L}\p{N}]+/gu) ?? [];
+
+/** @param {Pet} pet */
+export const matchesSearch = ({ name }, q = "") => fold(name).startsWith(fold(q));
 
 /** As the service ignores case: ß is SS, but ı is not I. */
 export const fold = (name = "") =>
