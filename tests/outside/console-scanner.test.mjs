@@ -41,7 +41,7 @@ async function open() {
 
 test("a scan opens the animal, wherever the focus is", async () => {
   const page = await open();
-  const search = page.getByLabel("Search by name or chip");
+  const search = page.getByLabel("Search name, breed, chip or id");
   for (const [name, chip] of Object.entries(CHIPS)) {
     await page.scan(chip);
     await page.isOpen(name);
@@ -164,7 +164,7 @@ test("a scan fills in the chip of a form, and nothing else", async () => {
 
 test("a person who types digits is no scanner", async () => {
   const page = await open();
-  const search = page.getByLabel("Search by name or chip");
+  const search = page.getByLabel("Search name, breed, chip or id");
   await page.keyboard.type("1234567890", { delay: 300 });
   await page.keyboard.press("Enter");
   assert.equal(await page.panel.count(), 0);

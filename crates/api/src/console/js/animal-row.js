@@ -1,8 +1,8 @@
 // An animal in the list: its name, and a second line with what tells it apart.
 
 import { go, itemHref } from "./address.js";
-import { groupDigits } from "./details.js";
 import { el, nameOf, pill } from "./dom.js";
+import { groupDigits } from "./format.js";
 import { names } from "./names.js";
 import { formatPrice } from "./price.js";
 import { ageOf } from "./times.js";

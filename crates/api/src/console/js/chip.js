@@ -3,9 +3,9 @@
 import { go, itemHref } from "./address.js";
 import { get } from "./api.js";
 import { load, toast } from "./app.js";
-import { groupDigits } from "./details.js";
 import { dialog } from "./dialogs.js";
 import { button, el } from "./dom.js";
+import { groupDigits } from "./format.js";
 import { can } from "./session.js";
 
 /** @import { Pet } from "../types" */

@@ -86,7 +86,7 @@ export function mount(root, rest, end, filters) {
 
   const pathOf = (limit = 50) => {
     const query = new URLSearchParams({ limit: String(limit), sort: "desc" });
-    for (const [name, value] of Object.entries(filter)) if (value) query.set(name, value);
+    for (const [name, value] of Object.entries(filter)) if (value) query.set(name === "q" ? "name" : name, value); // TEMP
     return `pets?${query}`;
   };
 
