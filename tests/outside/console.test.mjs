@@ -434,6 +434,7 @@ test("what arrives late does not disturb the animal that is shown", async () => 
   await release();
   await page.getByRole("dialog").getByRole("combobox", { name: "Category" }).selectOption("Dogs");
   await page.keyboard.press("Escape");
+  await page.button("Discard").click();
   await page.panel.getByText(/^Dogs · id/).waitFor();
   await page.edit();
   await page.panel.getByRole("combobox", { name: "Category" }).selectOption("Dogs");

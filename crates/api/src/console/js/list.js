@@ -95,9 +95,9 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
         fill(body);
       }
       [next, isFirstPage] = [page.next ?? "", false];
-      added?.(page.data);
       if (all) set(all);
       else for (const item of page.data) if (matches(item, true)) show(item);
+      added?.(page.data);
       if (focused) shown.has(focused[0]) ? focus(focused[0]) : controls(body)[0]?.focus();
       const events = missed;
       missed = null;

@@ -54,8 +54,15 @@ export const names = {
   who: (id = "") => (id ? `“${names.keys.get(id) ?? `key ${id}`}”` : "the service"),
 };
 
-/** Text without case and accents, as the service compares the words of a search. */
-export const simplify = (text = "") => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+/** As the service ignores case and accents in a search: case folding, and NFKD without combining marks. */
+function simplify(text = "") {
+  const plain = (/** @type {string} */ part) => part.normalize("NFKD").replace(/\p{M}/gu, "");
+  return plain(plain(text).toLowerCase().replace(/[^ı]+/g, (part) => part.toUpperCase()));
+}
+
+/** The distinct words of a text, simplified, of which the service compares the first 64 characters. */
+export const wordsOf = (text = "") => [...new Set((simplify(text).match(/[\p{Alphabetic}\p{N}]+/gu) ?? [])
+  .map((word) => [...word].slice(0, 64).join("")))];
 
 /** Whether each term is the start of a word. */
 export function matchesWords(text = "", terms = "") {
@@ -63,10 +70,11 @@ export function matchesWords(text = "", terms = "") {
   return wordsOf(terms).every((term) => words.some((word) => word.startsWith(term)));
 }
 
-const wordsOf = (text = "") => simplify(text).match(/[\p{L}\p{N}]+/gu) ?? [];
-
-/** @param {Pet} pet */
-export const matchesSearch = ({ name }, q = "") => fold(name).startsWith(fold(q));
+/** Whether a search finds an animal: each term is the start of a word of it or of its chip, or is its id. @param {Pet} pet */
+export function matchesSearch({ id, name, breed = "", microchip = "" }, q = "") {
+  const words = wordsOf(`${name} ${breed} ${microchip}`);
+  return wordsOf(q).every((term) => term === String(id) || words.some((word) => word.startsWith(term)));
+}
 
 /** As the service ignores case: ß is SS, but ı is not I. */
 export const fold = (name = "") =>

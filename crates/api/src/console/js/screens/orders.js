@@ -130,7 +130,7 @@ export function mount(root, rest, end, filters) {
     const { exportOrders } = await load(import("../export-orders.js"));
     await exportOrders(filter.q ? list.items() : pathOf(100), (done) => (save.textContent = done));
   }).finally(() => (save.textContent = "Export")), { title: "Save the orders of this list as CSV" });
-  const split = el("div.split", el("section", { "aria-label": "List" }, el("div.bar", search.element, save), status.element,
+  const split = el("div.split", el("section", { "aria-label": "List" }, status.element, el("div.bar", search.element, save),
     table(["Animal", "Status", el("th.amount", "Price"), "Changed", ""], list.body), list.more));
   root.append(split);
 
