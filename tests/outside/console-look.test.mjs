@@ -200,7 +200,9 @@ test("messages cover nothing that can be pressed", async () => {
   for (const size of [{ width: 1280, height: 720 }, { width: 390, height: 844 }]) {
     const page = await store.open(size);
     await page.live();
+    // Messages are placed in the next frame.
     const isFree = async () => {
+      await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
       const [toasts] = await boxes(page.locator("#toasts"));
       assert.ok(toasts.left >= 0 && toasts.top >= 0 && toasts.right <= size.width && toasts.bottom <= size.height);
       const controls = await boxes(page.locator("a[href], button, input, select").and(page.locator(":not(#toasts *)")));
@@ -211,14 +213,13 @@ test("messages cover nothing that can be pressed", async () => {
     await page.row("Toasted").getByRole("button", { name: "Complete" }).click();
     await page.getByText("Toasted is sold.").waitFor();
     await isFree();
-    await page.open("Animals");
+    await page.getByRole("navigation").getByRole("link", { name: "Animals" }).click();
     await page.row("Toasted").first().waitFor();
     await page.evaluate(() => (location.hash = "#/animals/4711"));
     await page.getByText("There is no animal 4711.").waitFor();
     await isFree();
     await page.evaluate((id) => (location.hash = `#/animals/${id}`), (await store.call("GET", `store/orders/${id}`)).petId);
     await page.button("Delete animal…").waitFor();
-    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
     await isFree();
     await page.screenshot({ path: `${artefacts}/console-toast-${size.width}.png` });
     assert.deepEqual(page.problems(), []);

@@ -23,7 +23,10 @@ function visibleControls() {
     .filter(({ width, height, bottom, top }) => width && height && bottom > 0 && top < innerHeight);
 }
 
-/** Moves the messages to the lowest place that is free, at the right, at the left or in the middle. */
+/**
+ * Moves the messages to the lowest place that is free, at the right, at the left or in the middle. If there is none,
+ * the newest message stands alone.
+ */
 function place() {
   const box = byId("toasts");
   if (!box.childElementCount) return;
@@ -39,6 +42,9 @@ function place() {
     return;
   }
   box.style.inset = "";
+  if (box.childElementCount < 2) return;
+  box.firstElementChild.remove();
+  place();
 }
 
 let isPlanned = false;

@@ -43,6 +43,8 @@ export function mount(root, _, end, filters) {
   let filter = readFilters(filters);
   /** @type {Burst[]} newest first */
   let bursts = [];
+  /** @type {Set<StoreEvent | Burst>} the first entries of each day, which have its name above them */
+  let firsts = new Set();
   /** What is told already: an order says all about the change of its animal, and a rotation about the new key. */
   const told = new Set();
   let [longPages, painting] = [0, 0];
@@ -88,7 +90,6 @@ export function mount(root, _, end, filters) {
       }, PAINT_AFTER);
     },
     foot(size, isLast) {
-      showDays();
       if (!isLast && longPages >= MAX_PAGES) return el("div", el("p", `Looked back to ${when(reached)}.`), button("Look further back", "", lookBack));
       if (!isLast) return "Scroll for more";
       if (size) return plural(list.items().reduce((sum, entry) => sum + (isBurst(entry) ? entry.count : 1), 0), "event");
@@ -98,7 +99,12 @@ export function mount(root, _, end, filters) {
   });
 
   /** An event may be told by a later one. */
-  const entries = () => entriesOf(bursts).filter((entry) => isBurst(entry) || isWanted(entry));
+  const entries = () => {
+    const all = entriesOf(bursts).filter((entry) => isBurst(entry) || isWanted(entry));
+    const days = all.map((entry) => dayOf(isBurst(entry) ? entry.newest : entry));
+    firsts = new Set(all.filter((_, at) => days[at] !== days[at - 1]));
+    return all;
+  };
   const lookBack = () => {
     longPages = 0;
     list.loadMore();
@@ -116,28 +122,20 @@ export function mount(root, _, end, filters) {
     !(event.type === "pet.updated" && told.has(`${petOf(event)} ${event.time}`)) &&
     !(event.type === "key.created" && told.has(`${event.data.name} ${event.time}`));
 
-  /** The heading is shown at the first entry of a day. @param {StoreEvent} event */
-  const heading = ({ time }) => el("h2.day", { hidden: true, "data-day": dayOf({ time }) }, dayName(time));
+  /** @param {StoreEvent | Burst} entry */
+  const heading = (entry, time = "") => el("h2.day", { hidden: !firsts.has(entry) }, dayName(time));
   /** @param {StoreEvent} event */
-  const rowOf = (event) => el("li", heading(event), sentence(event), timeOf(event.time, clockOf(event.time)));
+  const rowOf = (event) => el("li", heading(event, event.time), sentence(event), timeOf(event.time, clockOf(event.time)));
   /** @param {Burst} burst */
   const burstRow = (burst) => {
     const { newest, oldest, events, count } = burst;
     const [from, to] = [clockOf(oldest.time), clockOf(newest.time)];
-    return el("li", heading(newest), el("details", { open: burst.isOpen, ontoggle: (/** @type {Event} */ { target }) => {
+    return el("li", heading(burst, newest.time), el("details", { open: burst.isOpen, ontoggle: (/** @type {Event} */ { target }) => {
       burst.isOpen = /** @type {HTMLDetailsElement} */ (target).open;
     } }, el("summary", burstSentence(burst)), el("ol.log", events.map((event) => el("li", sentence(event), timeOf(event.time, clockOf(event.time))))),
     count > events.length && el("p.hint", `The newest ${events.length} are shown.`)),
     timeOf(newest.time, from === to ? to : `${from}–${to}`));
   };
-  const showDays = () => {
-    let day = "";
-    for (const title of /** @type {NodeListOf<HTMLElement>} */ (list.body.querySelectorAll(":scope > li > .day"))) {
-      title.hidden = title.dataset.day === day;
-      day = title.dataset.day ?? "";
-    }
-  };
-
   /** Finds out what has changed, and all names. */
   const complete = async () => {
     const events = list.items().flatMap((entry) => (isBurst(entry) ? entry.events : [entry]));
