@@ -135,6 +135,7 @@ test("a scan fills in the chip of a form, and nothing else", async () => {
   assert.deepEqual([await value("Location"), await value("Chip")], ["K1", "985000000000051"]);
   assert.equal((await call("GET", "pets?name=new")).length, 0);
   await page.button("Cancel").click();
+  await page.button("Discard").click();
 
   // A sale.
   await page.open("Nine");
@@ -150,6 +151,7 @@ test("a scan fills in the chip of a form, and nothing else", async () => {
   assert.deepEqual(await call("GET", "store/orders"), []);
   await page.isAccessible();
   await page.button("Cancel").click();
+  await page.button("Discard").click();
 
   // A question is not answered.
   await page.button("Delete animal…").click();
