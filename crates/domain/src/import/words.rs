@@ -80,6 +80,12 @@ pub fn flag(cell: &str) -> Option<bool> {
     value(FLAG, cell).map(|answer| answer == "yes")
 }
 
+/// Returns true for a cell that is an error of a spreadsheet, such as `#N/A`.
+pub fn is_error(cell: &str) -> bool {
+    let cell = cell.trim();
+    cell.starts_with('#') && WORDS.errors.iter().any(|error| error == cell)
+}
+
 /// Simplifies a word, so that case, accents, blanks and punctuation do not matter.
 pub fn simplify(text: &str) -> String {
     let plain = text.nfkd().filter(|c| !is_combining_mark(*c));
@@ -95,6 +101,8 @@ struct Words {
     headings: HashMap<String, Heading>,
     /// By column.
     values: HashMap<&'static str, HashMap<String, &'static str>>,
+    /// Cells that are errors, as spreadsheets show them.
+    errors: Vec<String>,
 }
 
 /// The list as it is written.
@@ -103,6 +111,7 @@ struct WordLists {
     headings: BTreeMap<String, Vec<String>>,
     flags: BTreeMap<String, Vec<String>>,
     values: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+    errors: Vec<String>,
 }
 
 static WORDS: LazyLock<Words> = LazyLock::new(|| {
@@ -129,15 +138,14 @@ static WORDS: LazyLock<Words> = LazyLock::new(|| {
         let lists = &lists.values[column];
         let words = names.into_iter().flat_map(|name| {
             let words = lists[name].iter().map(|word| simplify(word));
-            words
-                .chain([simplify(name)])
-                .map(move |word| (word, name))
+            words.chain([simplify(name)]).map(move |word| (word, name))
         });
         (column, words.collect())
     });
     Words {
         values: values.collect(),
         headings,
+        errors: lists.errors,
     }
 });
 
@@ -196,6 +204,8 @@ mod tests {
         assert_eq!(flag("X"), Some(true));
         assert_eq!(flag("Nein"), Some(false));
         assert_eq!(flag("maybe"), None);
+        assert!(is_error(" #N/A "));
+        assert!(!is_error("#1"));
     }
 
     /// Each word has one meaning, and none is one that can never be reached.
@@ -209,7 +219,8 @@ mod tests {
         let own_names = expected.iter().map(|name| (name, name));
         let flags = lists.flags.iter();
         let headings = lists.headings.iter().chain(flags);
-        let headings = headings.flat_map(|(name, words)| words.iter().map(move |word| (name, word)));
+        let headings =
+            headings.flat_map(|(name, words)| words.iter().map(move |word| (name, word)));
         assert_unambiguous(own_names.chain(headings));
         for values in lists.values.values() {
             let own_names = values.keys().map(|name| (name, name));
