@@ -116,7 +116,10 @@ fn upgrades_are_hidden_from_hyper() {
     for (header, expected) in [
         ("Upgrade: h2c", "Upgrad_: h2c"),
         ("UPGRADE:h2c", "UPGRAD_:h2c"),
-        ("upgrade-insecure-requests: 1", "upgrad_-insecure-requests: 1"),
+        (
+            "upgrade-insecure-requests: 1",
+            "upgrad_-insecure-requests: 1",
+        ),
         ("Upgrad: h2c", "Upgrad: h2c"),
         ("X-Upgrade: h2c", "X-Upgrade: h2c"),
         ("X: Upgrade: h2c", "X: Upgrade: h2c"),
