@@ -13,7 +13,7 @@ use support::Response;
 
 static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     let address = "http://127.0.0.1:8080/v1".parse().unwrap();
-    serde_json::from_str(&Contract::new(&address, None).json).unwrap()
+    serde_json::from_str(&Contract::new(address, None).json()).unwrap()
 });
 
 /// The operation ids and statuses that the tests have received.
@@ -36,7 +36,7 @@ const STANDARD_HEADERS: [&str; 11] = [
 ];
 
 /// A body that is valid for every operation; some ignore it.
-pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1,"url":"https://localhost/","after":"now","scopes":["pets:read"]}"#;
+pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1,"url":"https://receiver.example/","after":"now","scopes":["pets:read"]}"#;
 
 /// The id of an event that no store has.
 const EVENT: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";

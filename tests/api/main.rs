@@ -25,6 +25,7 @@ mod get_pet;
 mod granting_access;
 mod harness;
 mod http1;
+mod http1_unread_bodies;
 mod http2;
 mod http2_floods;
 mod http2_unread;
@@ -64,6 +65,7 @@ const FILES: &[&[Case]] = &[
     get_pet::CASES,
     granting_access::CASES,
     http1::CASES,
+    http1_unread_bodies::CASES,
     http2::CASES,
     http2_floods::CASES,
     http2_unread::CASES,
