@@ -279,6 +279,7 @@ fn check_request(
             .collect();
         is_undecided |= parameter["name"] == "cursor" && !values.is_empty();
         is_undecided |= parameter["name"] == "name" && !values.is_empty();
+        is_undecided |= parameter["name"] == "q" && !values.is_empty();
         is_undecided |= parameter["name"] == "after" && !values.is_empty();
         is_undecided |= parameter["name"] == "subject" && !values.is_empty();
         valid &= values.len() <= 1;
@@ -299,7 +300,7 @@ fn check_request(
         );
     } else if code == "invalid_parameter" {
         // The schema cannot tell whether a well-formed cursor is one of this query, how long a
-        // name is after case folding, whether a number fits into 64 bits, or that a
+        // name is after case folding, how many words a search has, whether a number fits into 64 bits, or that a
         // long poll has no sort order, and this check does not see the headers.
         assert!(
             !valid || is_undecided || takes_header,

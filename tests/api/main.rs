@@ -39,6 +39,7 @@ mod preconditions;
 mod public_endpoints;
 mod rate_limit;
 mod sales;
+mod search;
 mod strict_handling;
 mod strictness;
 mod tls;
@@ -79,6 +80,7 @@ const FILES: &[&[Case]] = &[
     public_endpoints::CASES,
     rate_limit::CASES,
     sales::CASES,
+    search::CASES,
     strict_handling::CASES,
     strictness::CASES,
     tls::CASES,

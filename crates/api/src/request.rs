@@ -86,8 +86,12 @@ impl<'a> RequestHead<'a> {
 
     /// Reads the query parameters of a list. Unknown ones are ignored.
     pub fn list_query<F: Filter>(&self) -> Result<ListQuery<F>, ApiError> {
-        let query = self.head.uri.query().unwrap_or("");
-        ListQuery::parse(query).map_err(ApiError::InvalidParameter)
+        ListQuery::parse(self.query()).map_err(ApiError::InvalidParameter)
+    }
+
+    /// Returns the query string, which is empty if there is none.
+    pub fn query(&self) -> &str {
+        self.head.uri.query().unwrap_or("")
     }
 
     pub fn preconditions(&self) -> Preconditions<'a> {
