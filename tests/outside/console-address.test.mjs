@@ -70,6 +70,42 @@ test("filters and search are in the address, kept by a reload and by Back", asyn
   await page.leave();
 });
 
+test("counts and changes of others follow the category and the search", async () => {
+  const page = await store.open();
+  await page.live();
+  const counts = async (...texts) => {
+    for (const text of texts) await page.getByRole("button", { name: text, exact: true }).waitFor();
+  };
+  await counts("4 all", "2 available", "1 pending", "1 sold");
+  await page.getByLabel("Category").selectOption("Cats");
+  await counts("1 all", "1 available", "0 pending", "0 sold");
+  await page.getByLabel("Category").selectOption("All categories");
+  await counts("4 all");
+  await page.getByLabel("Search name").fill("z");
+  await counts("1 all", "0 available", "1 sold");
+  // What others add counts if the search finds it, by any word of the name or breed, and is listed.
+  await store.add("Crazed");
+  await store.add("Lady Żaba");
+  await store.add("Tinker", { breed: "Polish Zwergschnauzer" });
+  await page.row("Tinker").waitFor();
+  assert.deepEqual(await page.getByRole("table").getByRole("link").allInnerTexts(), ["Tinker", "Lady Żaba", "Zed"]);
+  await counts("3 all", "2 available", "1 sold");
+  await page.getByRole("button", { name: "1 sold" }).click();
+  await page.row("Tinker").waitFor({ state: "detached" });
+  await counts("3 all", "2 available", "1 sold");
+  // Signs without a letter are no search.
+  await page.getByRole("button", { name: "3 all" }).click();
+  await page.getByLabel("Search name").fill("*");
+  await counts("7 all");
+  await page.row("Crazed").waitFor();
+
+  await page.route("**/v1/store/inventory?*", (route) => route.fulfill({ json: { available: 640, pending: 20, sold: 340, total: 1000, atLeast: true } }));
+  await page.getByLabel("Search name").fill("zed");
+  await counts("1,000+ all", "640+ available");
+  assert.deepEqual(page.problems(), []);
+  await page.leave();
+});
+
 test("filters of orders and of the activity are in the address", async () => {
   const page = await store.openScreen("orders");
   await page.button("All").click();

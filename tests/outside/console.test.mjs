@@ -253,11 +253,11 @@ test("hostile names are text, ids keep every digit, and searches ignore case", a
 
   for (const name of ["Straße", "ÉCLAIR", "İpek", "100% Dog", "100 Dogs", "Ipek"]) await addAnimal(name);
   const found = page.getByRole("table").getByRole("link");
-  for (const [text, name] of [["e\u0301cl", "ÉCLAIR"], ["i\u0307p", "İpek"], ["100%", "100% Dog"], ["STRASSE", "Straße"]]) {
+  for (const [text, names] of [["e\u0301cl", ["ÉCLAIR"]], ["ipe", ["Ipek", "İpek"]], ["dog 100%", ["100 Dogs", "100% Dog"]], ["STRASSE", ["Straße"]]]) {
     await page.getByLabel("Search name").fill(text);
-    await page.row(name).waitFor();
-    await page.getByText("1 animal", { exact: true }).waitFor();
-    assert.deepEqual(await found.allInnerTexts(), [name]);
+    await page.getByText(names.length > 1 ? "2 animals" : "1 animal", { exact: true }).waitFor();
+    await page.row(names[0]).waitFor();
+    assert.deepEqual(await found.allInnerTexts(), names);
   }
   // Also among what is added now.
   await addAnimal("Strand");

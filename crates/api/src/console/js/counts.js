@@ -35,8 +35,8 @@ export function statusCounts(end, choose, changed) {
     others.replaceChildren(el("b", count(without)), " not for sale");
     changed();
   };
-  /** A count that was cut is not the whole number. */
-  const textOf = (value = 0) => `${count(value)}${counts.atLeast && value >= 1000 ? "+" : ""}`;
+  /** Of many matches, the service counts only the newest. */
+  const textOf = (value = 0) => `${count(value)}${counts.atLeast ? "+" : ""}`;
 
   /** The filters may have changed before the response. */
   const load = () => loadOrRetry(async () => {

@@ -64,6 +64,12 @@ function simplify(text = "") {
 export const wordsOf = (text = "") => [...new Set((simplify(text).match(/[\p{Alphabetic}\p{N}]+/gu) ?? [])
   .map((word) => [...word].slice(0, 64).join("")))];
 
+/** A search as the service takes it: at most eight words, or "" if it has none. */
+export function searchOf(text = "") {
+  const words = wordsOf(text);
+  return words.length > 8 ? words.slice(0, 8).join(" ") : words.length ? text : "";
+}
+
 /** Whether each term is the start of a word. */
 export function matchesWords(text = "", terms = "") {
   const words = wordsOf(text);
@@ -73,7 +79,7 @@ export function matchesWords(text = "", terms = "") {
 /** Whether a search finds an animal: each term is the start of a word of it or of its chip, or is its id. @param {Pet} pet */
 export function matchesSearch({ id, name, breed = "", microchip = "" }, q = "") {
   const words = wordsOf(`${name} ${breed} ${microchip}`);
-  return wordsOf(q).every((term) => term === String(id) || words.some((word) => word.startsWith(term)));
+  return wordsOf(searchOf(q)).every((term) => term === String(id) || words.some((word) => word.startsWith(term)));
 }
 
 /** As the service ignores case: ß is SS, but ı is not I. */

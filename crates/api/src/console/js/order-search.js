@@ -1,7 +1,7 @@
 // Finds orders by their number, by their animal, or by buyer and reference, with a limited number of requests.
 
 import { get } from "./api.js";
-import { matchesWords, names } from "./names.js";
+import { matchesWords, names, searchOf } from "./names.js";
 import { can } from "./session.js";
 
 /** @import { Order, Result } from "../types" */
@@ -37,8 +37,9 @@ function ignoreMissing(error) {
 
 /** The ids of animals by name. @param {AbortSignal} end @returns {Promise<string[]>} */
 async function animalsOf(text = "", end) {
-  if (!can("pets:read")) return [];
-  const { data } = await get(`pets?limit=${MAX_ANIMALS}&sort=desc&q=${encodeURIComponent(text)}`, end);
+  const search = searchOf(text);
+  if (!search || !can("pets:read")) return [];
+  const { data } = await get(`pets?limit=${MAX_ANIMALS}&sort=desc&q=${encodeURIComponent(search)}`, end);
   for (const { id, name } of data) names.pets.set(id, name);
   return data.map(({ id = 0 }) => String(id));
 }

@@ -8,7 +8,7 @@ import { STATUSES, statusCounts } from "../counts.js";
 import { button, el, empty, fill } from "../dom.js";
 import { count, plural } from "../format.js";
 import { liveList, newButton, searchField, table } from "../list.js";
-import { matchesSearch, names } from "../names.js";
+import { matchesSearch, names, searchOf } from "../names.js";
 import { chipOf } from "../scanner.js";
 import { can } from "../session.js";
 
@@ -21,7 +21,7 @@ const ALL = { status: "", categoryId: "", q: "" };
 const readFilters = ({ status = "", categoryId = "", q = "" }) => ({
   status: STATUSES.includes(status) ? status : "",
   categoryId: /^-?\d{1,19}$/.test(categoryId) ? categoryId : "",
-  q: q.trim().slice(0, 64),
+  q: q.replace(/\p{Cc}/gu, " ").trim().slice(0, 64),
 });
 
 /** @type {Mount} */
@@ -86,7 +86,7 @@ export function mount(root, rest, end, filters) {
 
   const pathOf = (limit = 50) => {
     const query = new URLSearchParams({ limit: String(limit), sort: "desc" });
-    for (const [name, value] of Object.entries(filter)) if (value) query.set(name === "q" ? "name" : name, value); // TEMP
+    for (const [name, value] of Object.entries({ ...filter, q: searchOf(filter.q) })) if (value) query.set(name, value);
     return `pets?${query}`;
   };
 
@@ -100,7 +100,7 @@ export function mount(root, rest, end, filters) {
     category.value = filter.categoryId;
     paintTitle();
     list.start(pathOf());
-    counts.show(others, status);
+    counts.show({ ...others, q: searchOf(filter.q) }, status);
   };
 
   const paintCategories = () => {

@@ -28,7 +28,7 @@ const STEPS = {
 
 /** @param {Filters} filters */
 const readFilters = ({ status = "", q = "" }) => {
-  const text = q.trim().slice(0, 64);
+  const text = q.replace(/\p{Cc}/gu, " ").trim().slice(0, 64);
   return { status: Object.hasOwn(TABS, status) ? status : text ? "all" : "placed", q: text };
 };
 
