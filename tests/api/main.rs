@@ -33,6 +33,7 @@ mod keys;
 mod list_pets;
 mod metrics;
 mod orders;
+mod pet_batches;
 mod pet_details;
 mod preconditions;
 mod public_endpoints;
@@ -72,6 +73,7 @@ const FILES: &[&[Case]] = &[
     list_pets::CASES,
     metrics::CASES,
     orders::CASES,
+    pet_batches::CASES,
     pet_details::CASES,
     preconditions::CASES,
     public_endpoints::CASES,

@@ -31,6 +31,7 @@ mod openapi;
 mod operation;
 mod orders;
 mod path;
+mod pet_batches;
 mod pets;
 mod preconditions;
 mod prefer;

@@ -1,10 +1,11 @@
 //! Pets: their types, validation, and the rules for changing and deleting one.
 
+pub mod batch;
 mod filter;
 mod metadata;
 mod microchip;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     date::PastDate,
@@ -140,7 +141,8 @@ impl Inventory {
 }
 
 /// The reason why a pet was not created, changed or deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum PetRejection {
     NoSuchPet,
     /// The pet no longer has the expected value.
@@ -166,7 +168,7 @@ recorded_rejection!(PetRejection {
 });
 
 /// A pet's id: positive, below 2^53, assigned by the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PetId(i64);
 

@@ -1,10 +1,11 @@
 //! Imports: the command that writes a chunk, and the progress.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane},
+    command::{Command, Lane},
+    draft::Draft,
     rows::Stored,
     table::{Field, columns},
     tables::{Keys, Sequence},
@@ -71,15 +72,11 @@ impl Command for WriteChunk {
                 draft.put(category.clone());
             }
         }
-        let mut holders = HashMap::new();
         for new in &chunk.pets {
             let id = PetId::from_store(draft.new_id(Sequence::Pets));
             let pet = new.clone().with_id(id);
-            let in_store = draft.microchip_holder(&pet);
-            let in_chunk = pet
-                .claimed_microchip()
-                .and_then(|microchip| holders.insert(microchip.clone(), id));
-            if let (Some(holder), Some(microchip)) = (in_store.or(in_chunk), &pet.microchip) {
+            if let (Some(holder), Some(microchip)) = (draft.microchip_holder(&pet), &pet.microchip)
+            {
                 return Err(ChunkRejection::MicrochipTaken {
                     microchip: microchip.as_str().into(),
                     holder: holder.get(),

@@ -1,5 +1,7 @@
 //! The tables of the store, and the mapping of domain values to columns.
 
+use std::collections::BTreeSet;
+
 use compact_str::CompactString;
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
@@ -101,7 +103,7 @@ table! {
 }
 
 /// The outcome of a request with an idempotency key: the id of the resource that it created
-/// or changed, or the code of its rejection. The rest of a replayed response is derived from
+/// or changed, the results of a batch, or the code of its rejection. The rest of a replayed response is derived from
 /// the request and from fields that never change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdempotencyRecord {
@@ -111,6 +113,8 @@ pub(super) struct IdempotencyRecord {
     pub(super) outcome: CompactString,
     pub(super) resource_id: Option<i64>,
     pub(super) created_at: Timestamp,
+    /// The results of a batch, as JSON.
+    pub(super) results: Option<String>,
 }
 
 table! {
@@ -121,6 +125,7 @@ table! {
         outcome,
         resource_id,
         created_at,
+        results,
     }
 }
 
@@ -424,6 +429,9 @@ macro_rules! tables {
             /// are looked for, too.
             pub(super) unsold_pets: Vec<PetId>,
             pub(super) returned_orders: Vec<OrderId>,
+            /// True if a command makes any number of changes. It is never taken for the creation of
+            /// one pet.
+            pub(super) has_batch: bool,
             /// True if the number of webhooks is read. On PostgreSQL, an advisory lock keeps it
             /// unchanged until the commit.
             pub(super) counts_webhooks: bool,
@@ -432,17 +440,18 @@ macro_rules! tables {
         }
 
         impl Keys {
-            /// Returns true if nothing is read.
+            /// Returns true if nothing is read, and each command creates one row.
             pub(super) fn is_empty(&self) -> bool {
                 $(self.$table.is_empty() &&)+
-                self.category_names.is_empty()
+                !self.has_batch
+                    && self.category_names.is_empty()
                     && self.microchips.is_empty()
                     && !self.counts_webhooks
             }
 
             /// Returns true if both name the same row of a table.
             pub(super) fn overlaps(&self, other: &Self) -> bool {
-                $(self.$table.iter().any(|key| other.$table.contains(key)) ||)+ false
+                $(share_a_key(&self.$table, &other.$table) ||)+ false
             }
 
             /// Returns true if a command that changes these rows has to wait for a later batch.
@@ -558,6 +567,11 @@ impl Sequence {
             Self::Webhooks => StoredWebhook::NAME,
         }
     }
+}
+
+fn share_a_key<K: Ord>(some: &[K], others: &[K]) -> bool {
+    let some: BTreeSet<&K> = some.iter().collect();
+    !some.is_empty() && others.iter().any(|key| some.contains(key))
 }
 
 impl Keys {

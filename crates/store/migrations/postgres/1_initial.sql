@@ -352,9 +352,9 @@ CREATE UNIQUE INDEX api_keys_hash_key ON api_keys (hash);
 
 -- Recorded outcomes of requests that carried an Idempotency-Key, so that a
 -- retry is replayed instead of executed again. fingerprint is the SHA-256 of
--- the request; resource_id is the resource it created or changed. There is no
--- foreign key to api_keys: it would make a whole batch of changes wait for the row
--- of one API key that another transaction has locked.
+-- the request; resource_id is the resource it created or changed; results are those
+-- of a batch, as JSON. There is no foreign key to api_keys: it would make a whole batch
+-- of changes wait for the row of one API key that another transaction has locked.
 CREATE TABLE idempotency_keys (
     api_key_id  bigint NOT NULL,
     key         text   NOT NULL,
@@ -362,6 +362,7 @@ CREATE TABLE idempotency_keys (
     outcome     text   NOT NULL,
     resource_id bigint,
     created_at  bigint NOT NULL,
+    results     text,
     PRIMARY KEY (api_key_id, key)
 );
 

@@ -210,7 +210,8 @@ CREATE TABLE api_keys (
 
 -- Recorded outcomes of requests that carried an Idempotency-Key, so that a
 -- retry is replayed instead of executed again. fingerprint is the SHA-256 of
--- the request; resource_id is the resource it created or changed.
+-- the request; resource_id is the resource it created or changed; results are those
+-- of a batch, as JSON.
 CREATE TABLE idempotency_keys (
     api_key_id  INTEGER NOT NULL REFERENCES api_keys (id),
     key         TEXT    NOT NULL,
@@ -218,6 +219,7 @@ CREATE TABLE idempotency_keys (
     outcome     TEXT    NOT NULL,
     resource_id INTEGER,
     created_at  INTEGER NOT NULL,
+    results     TEXT,
     PRIMARY KEY (api_key_id, key)
 ) STRICT, WITHOUT ROWID;
 
