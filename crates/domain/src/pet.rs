@@ -4,6 +4,7 @@ pub mod batch;
 mod filter;
 mod metadata;
 mod microchip;
+pub mod undo;
 
 use serde::{Deserialize, Serialize};
 

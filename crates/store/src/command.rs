@@ -22,9 +22,12 @@ use super::{
     error::Error,
     rows::{Access, Keyed, RowChange, Stored},
     tables::{IdempotencyRecord, Keys},
-    working_set::{NewIds, WorkingSet},
+    working_set::{ChangeContext, NewIds, WorkingSet},
 };
-use domain::idempotency::{Idempotent, IdempotentRequest, RecordedRejection};
+use domain::{
+    idempotency::{Idempotent, IdempotentRequest, RecordedRejection},
+    pet::batch::BatchId,
+};
 
 /// The stored outcome of a request that succeeded.
 const SUCCEEDED: &str = "succeeded";
@@ -58,6 +61,11 @@ pub(super) trait Command: Send + 'static {
 
     /// Decides the changes. It may run more than once, and has no effect outside `draft`.
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Self::Output, Self::Rejection>;
+
+    /// Returns the batch that the changes belong to, if they can be undone together.
+    fn batch_id(&self) -> Option<&BatchId> {
+        None
+    }
 
     /// Returns what an idempotency key remembers.
     fn recorded(_: &Self::Output) -> Recorded {
@@ -188,8 +196,12 @@ impl<C: Command> QueuedCommand<C> {
                 return Ok(None);
             }
             let events = set.events.len();
+            let context = ChangeContext {
+                api_key_id: self.api_key_id,
+                batch_id: self.command.batch_id(),
+            };
             for change in changes {
-                set.apply(change, self.api_key_id);
+                set.apply(change, context);
             }
             set.writes += usize::from(set.events.len() > events);
         }
@@ -269,7 +281,7 @@ fn record<R: RecordedRejection>(
     };
     let key = record.key();
     let row = Some(record);
-    set.apply(RowChange { key, row }.into(), None);
+    set.apply(RowChange { key, row }.into(), ChangeContext::default());
 }
 
 /// The rejection of a command that finds nothing to change. Such commands have no idempotency

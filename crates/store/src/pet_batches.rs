@@ -112,6 +112,10 @@ impl Command for ChangePets {
         }
     }
 
+    fn batch_id(&self) -> Option<&BatchId> {
+        Some(&self.id)
+    }
+
     fn decide(&self, draft: &mut Draft<'_>) -> Result<BatchOutcome, BatchRejection> {
         let mut changes = Vec::with_capacity(self.steps.len());
         for (index, step) in self.steps.iter().enumerate() {

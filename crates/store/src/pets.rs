@@ -7,7 +7,7 @@ use super::{
     command::{Command, Lane, Recorded, Reply},
     draft::Draft,
     list::MAX_EXAMINED,
-    rows::{LoggedChange, Stored},
+    rows::{LoggedChange, Stored, to_json},
     table::{Value, columns},
     tables::{Keys, Sequence},
 };
@@ -134,6 +134,10 @@ impl Stored for Pet {
     fn must_reach_index(before: Option<&Self>, after: Option<&Self>) -> bool {
         let claimed = |pet: Option<&Self>| pet.and_then(Self::claimed_microchip).cloned();
         claimed(before) != claimed(after)
+    }
+
+    fn resource(&self) -> Option<String> {
+        Some(to_json(self))
     }
 
     fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {

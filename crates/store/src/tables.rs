@@ -17,7 +17,7 @@ use domain::{
     import::{Import, ImportId},
     order::{Order, OrderCounts, OrderId},
     party::{Buyer, Source},
-    pet::{Inventory, Microchip, Pet, PetId, search_name},
+    pet::{Inventory, Microchip, Pet, PetId, batch::BatchId, search_name},
     price::{Amount, Currency, Price},
     text::Text,
     webhook::{
@@ -140,6 +140,9 @@ pub(super) struct EventRow {
     pub(super) resource_id: i64,
     pub(super) is_row: bool,
     pub(super) data: String,
+    pub(super) batch_id: Option<BatchId>,
+    /// The resource before an update of a batch, as JSON, so that it can be undone.
+    pub(super) before: Option<String>,
 }
 
 table! {
@@ -151,6 +154,8 @@ table! {
         resource_id,
         is_row,
         data,
+        batch_id,
+        before,
     }
 }
 
@@ -307,6 +312,7 @@ impl Record for Event {
             api_key_id: row.api_key_id,
             resource_id: row.resource_id,
             data,
+            batch_id: row.batch_id,
         })
     }
 }
@@ -484,9 +490,13 @@ macro_rules! tables {
         })+
 
         impl Tables {
-            pub(super) fn apply(&mut self, change: Change) -> Option<LoggedChange> {
+            pub(super) fn apply(
+                &mut self,
+                change: Change,
+                keeps_before: bool,
+            ) -> Option<LoggedChange> {
                 match change {
-                    $(Change::$type(change) => self.$table.change(*change),)+
+                    $(Change::$type(change) => self.$table.change(*change, keeps_before),)+
                 }
             }
 

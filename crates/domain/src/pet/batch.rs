@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::HashMap};
 
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::{NewPet, Pet, PetChange, PetId, PetRejection};
 use crate::{
@@ -32,6 +33,21 @@ impl BatchId {
 
     pub fn random() -> Self {
         Self(format!("{:032x}", rand::random::<u128>()).into())
+    }
+
+    /// Returns the id of the batch that undoes this one.
+    pub fn of_undo(&self) -> Self {
+        let readable = format!("undo-{}", self.0);
+        if readable.len() <= Self::MAX_CHARS {
+            return Self(readable.into());
+        }
+        let digest = Sha256::digest(readable);
+        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Returns an id of up to 64 hexadecimal digits.
+    pub(crate) fn from_hex(digits: &str) -> Self {
+        Self(digits.into())
     }
 
     pub fn as_str(&self) -> &str {

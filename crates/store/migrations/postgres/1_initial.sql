@@ -216,6 +216,8 @@ $$;
 -- data: the resource after the change, as JSON; before it, if it was deleted.
 -- is_row: another program made the change, and data is the row of the table (see
 -- log_change).
+-- batch_id: the batch or import that made the change; null if none did.
+-- before: the resource before an update of a batch, as JSON.
 CREATE TABLE events (
     sequence    bigint  GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
     at          bigint  NOT NULL,
@@ -223,8 +225,12 @@ CREATE TABLE events (
     api_key_id  bigint,
     resource_id bigint  NOT NULL,
     is_row      boolean NOT NULL DEFAULT false,
-    data        text    NOT NULL
+    data        text    NOT NULL,
+    batch_id    text,
+    before      text
 );
+
+CREATE INDEX events_batch_id_idx ON events (batch_id, sequence) WHERE batch_id IS NOT NULL;
 
 -- The identity of the log, a random UUID; the last sequence number that was purged; and
 -- one up to which the order of events is final, for replicas that start while a

@@ -163,6 +163,8 @@ END;
 -- api_key_id: the API key that made the change; null if none did.
 -- data: the resource after the change, as JSON; before it, if it was deleted.
 -- is_row: always 0; on PostgreSQL, changes by other programs are logged.
+-- batch_id: the batch or import that made the change; null if none did.
+-- before: the resource before an update of a batch, as JSON.
 CREATE TABLE events (
     sequence    INTEGER PRIMARY KEY,
     at          INTEGER NOT NULL,
@@ -170,8 +172,12 @@ CREATE TABLE events (
     api_key_id  INTEGER,
     resource_id INTEGER NOT NULL,
     is_row      INTEGER NOT NULL DEFAULT 0,
-    data        TEXT    NOT NULL
+    data        TEXT    NOT NULL,
+    batch_id    TEXT,
+    before      TEXT
 ) STRICT;
+
+CREATE INDEX events_batch_id_idx ON events (batch_id, sequence) WHERE batch_id IS NOT NULL;
 
 -- The identity of the log, a random UUID, the last sequence number that was purged, and the
 -- last time that a service is known to have had the store open, in a single row.
