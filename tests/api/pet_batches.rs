@@ -116,7 +116,7 @@ async fn each_change_has_the_result_of_the_operation_that_makes_it(backend: Back
         ),
         (
             10,
-            "name: must be 1 to 255 characters long, got 0; categoryId: must be an integer (int64), got a string",
+            "name: must be 1 to 255 characters long, got 0; categoryId: must be an integer from -9223372036854775808 to 9223372036854775807, got a string",
         ),
         (
             11,
@@ -194,7 +194,7 @@ async fn a_rejected_change_of_an_atomic_batch_rejects_all(backend: Backend) {
     for (changes, message) in [
         (
             json!([new("C"), {"create": {"name": "D"}}]),
-            "changes[1]: categoryId: required; must be an integer (int64)",
+            "changes[1]: categoryId: required; must be an integer",
         ),
         (
             json!([{"create": {"name": ""}}]),
@@ -232,10 +232,12 @@ async fn a_rejected_change_of_an_atomic_batch_rejects_all(backend: Backend) {
         }
     }
     assert_eq!(names(&server).await, ["A", "B"]);
-    let after = server
-        .walk("/v1/events?types=pet.updated,order.placed")
-        .await;
-    assert_eq!(after, events.as_array().unwrap()[2..]);
+    let path = "/v1/events?types=pet.updated,order.placed";
+    let after = server.get(path).await.json();
+    assert_eq!(
+        after.as_array().unwrap()[..],
+        events.as_array().unwrap()[2..]
+    );
     let made = send(json!([new("C"), {"id": 1, "delete": true}])).await;
     assert_eq!(made.status, 200);
     assert_eq!(names(&server).await, ["B", "C"]);
