@@ -42,6 +42,7 @@ mod sales;
 mod strict_handling;
 mod strictness;
 mod tls;
+mod undo;
 mod update_pet;
 mod webhook_delivery;
 mod webhooks;
@@ -82,6 +83,7 @@ const FILES: &[&[Case]] = &[
     strict_handling::CASES,
     strictness::CASES,
     tls::CASES,
+    undo::CASES,
     update_pet::CASES,
     webhook_delivery::CASES,
     webhooks::CASES,

@@ -498,6 +498,7 @@ fn join_scopes(scopes: &[Scope], separator: &str) -> String {
 }
 
 pub const NO_SUCH_PET: &str = "petId: no pet has this id";
+pub const NO_SUCH_BATCH: &str = "batchId: the log has no changes of animals with this batchid; events are kept for a limited time";
 pub const INVALID_CATEGORY_ID: &str =
     "categoryId: must be an integer (int64), without plus sign or leading zeros";
 pub const NO_SUCH_CATEGORY: &str = "categoryId: no category with this id has a name";

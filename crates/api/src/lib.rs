@@ -41,6 +41,7 @@ mod response;
 mod router;
 mod routes;
 mod state;
+mod undo;
 mod webhooks;
 
 use http::{HeaderValue, Request, header};

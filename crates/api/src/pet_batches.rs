@@ -25,7 +25,7 @@ use domain::{
 use server::Response;
 
 /// The number of changes that count as one request.
-const CHANGES_PER_REQUEST: usize = 100;
+pub const CHANGES_PER_REQUEST: usize = 100;
 
 pub async fn change_pets(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let body = request.large_json().await?;

@@ -13,11 +13,13 @@ use super::{
     events, keys,
     operation::Operation,
     orders,
-    path::{CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID},
+    path::{
+        BATCH_ID, CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID,
+    },
     pet_batches, pets,
     request::{ApiRequest, RequestHead},
     state::Api,
-    webhooks,
+    undo, webhooks,
 };
 use domain::api_key::Scope::*;
 use server::Response;
@@ -86,6 +88,7 @@ fn routes() -> Vec<Route> { routes! {
     GET    "pets"                                            "listPets"            [PetsRead]                           cached    pets::list_pets()                     [limit cursor sort status categoryId name id microchip],
     POST   "pets"                                            "createPet"           [PetsWrite]                          async     pets::create_pet(),
     POST   "pets/batch"                                      "changePets"          [PetsWrite]                          async     pet_batches::change_pets(),
+    POST   "pets/batch/{batchId}/undo"                       "undoBatch"           [PetsWrite]                          async     undo::undo_batch(BATCH_ID),
     GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           cached    pets::get_pet(PET_ID),
     PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          async     pets::update_pet(PET_ID),
     DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          async     pets::delete_pet(PET_ID),

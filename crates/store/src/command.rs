@@ -47,6 +47,8 @@ pub(super) enum Lane {
 /// A write that is decided in pure code.
 pub(super) trait Command: Send + 'static {
     const LANE: Lane = Lane::Change;
+    /// True if rows may be added whose ids are not new.
+    const RESTORES: bool = false;
 
     type Output: Send + 'static;
     type Rejection: RecordedRejection;
@@ -203,6 +205,7 @@ impl<C: Command> QueuedCommand<C> {
             for change in changes {
                 set.apply(change, context);
             }
+            set.has_updates |= C::RESTORES;
             set.writes += usize::from(set.events.len() > events);
         }
         if let Some(request) = &self.request {

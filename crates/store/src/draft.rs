@@ -78,6 +78,13 @@ impl<'a> Draft<'a> {
         self.changes.push(change);
     }
 
+    /// Returns true if an earlier change of the command has taken the microchip of a pet from another
+    /// one.
+    pub(super) fn frees(&self, pet: &Pet) -> bool {
+        pet.claimed_microchip()
+            .is_some_and(|microchip| self.freed.contains_key(microchip))
+    }
+
     /// Returns the other pet that has the microchip of a pet, if neither is sold, after the changes
     /// so far.
     ///

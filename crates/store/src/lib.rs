@@ -56,6 +56,7 @@ mod rows;
 mod sqlite;
 mod statements;
 mod tables;
+mod undo;
 mod url;
 mod webhooks;
 mod working_set;
@@ -120,6 +121,7 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
         api_keys::ALL,
         webhooks::ALL,
         deliveries::ALL,
+        undo::ALL,
     ];
     let pets = [
         "",

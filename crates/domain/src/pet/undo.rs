@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Claim, NewPet, Pet, PetId, batch::BatchId};
 use crate::{
-    idempotency::RecordedRejection,
     invalid::{Invalid, join_messages},
     json::{FromObject, KnownMember, Object},
     page::parse_positive_decimal,
@@ -149,17 +148,16 @@ pub struct UndoOutcome {
     pub next: Option<i64>,
 }
 
-/// An undo is never rejected as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UndoRejection {}
-
-impl RecordedRejection for UndoRejection {}
-
 /// A request to undo a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UndoRequest {
     /// The sequence number below which to continue.
     pub below: Option<i64>,
+}
+
+impl UndoRequest {
+    /// The highest cursor: 18 digits.
+    const MAX_CURSOR: i64 = 999_999_999_999_999_999;
 }
 
 impl FromObject for UndoRequest {
@@ -171,6 +169,7 @@ impl FromObject for UndoRequest {
             return Ok(Self { below: None });
         };
         let below = value.as_string().and_then(|it| parse_positive_decimal(&it));
+        let below = below.filter(|below| *below <= Self::MAX_CURSOR);
         match below {
             Some(_) => Ok(Self { below }),
             None => {
