@@ -154,6 +154,7 @@ impl Importer {
             from: self.done as i64,
             to: done as i64,
             pets,
+            updates: Vec::new(),
             categories,
             is_last: is_last && self.is_kept,
         };
