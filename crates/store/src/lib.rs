@@ -53,6 +53,7 @@ mod purge;
 mod queue;
 mod root_user;
 mod rows;
+mod search;
 mod sqlite;
 mod statements;
 mod tables;
@@ -115,6 +116,7 @@ statements! {
 fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     let resources = [
         pets::ALL,
+        search::ALL,
         orders::ALL,
         categories::ALL,
         imports::ALL,
@@ -126,10 +128,14 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     let pets = [
         "",
         "status=sold",
+        "status=sold,pending",
         "categoryId=1",
         "categoryId=1&status=sold",
+        "categoryId=1&status=sold,pending",
         "name=re",
         "name=re&status=sold",
+        "q=re",
+        "q=re&categoryId=1",
         "sort=desc",
     ];
     let orders = ["", "status=placed", "petId=1", "petId=1&status=placed"];

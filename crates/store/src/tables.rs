@@ -17,7 +17,7 @@ use domain::{
     import::{Import, ImportId},
     order::{Order, OrderCounts, OrderId},
     party::{Buyer, Source},
-    pet::{Inventory, Microchip, Pet, PetId, batch::BatchId, search_name},
+    pet::{Inventory, Microchip, Pet, PetId, batch::BatchId, search_name, search_words},
     price::{Amount, Currency, Price},
     text::Text,
     webhook::{
@@ -49,6 +49,7 @@ table! {
     }
     derived {
         search_name: Text = |pet: &Pet| String::from(search_name(pet.name.as_str())),
+        search_words: Text = search_words,
     }
 }
 
