@@ -174,6 +174,7 @@ fn embed(out: &Path, page_name: &str, page: &str, files: &[(String, Vec<u8>)]) -
             Some("js") => "text/javascript; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",
             Some("svg") => "image/svg+xml",
+            Some("webmanifest") => "application/manifest+json",
             _ => "text/plain; charset=utf-8",
         };
         let here = "env!(\"OUT_DIR\"), \"/";

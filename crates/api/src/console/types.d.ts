@@ -49,6 +49,15 @@ export type StoreEvent = {
   /** The animal or category before the event, if the page has looked it up. */
   before?: any;
 };
+/** Similar events in a row: at most some of them, newest first. */
+export type Burst = {
+  id: string;
+  newest: StoreEvent;
+  oldest: StoreEvent;
+  count: number;
+  events: StoreEvent[];
+  isOpen: boolean;
+};
 /** The list shows the times to keys that may read keys. `secret` is only in the response that creates a key. */
 export type Key = {
   id: number;
@@ -85,8 +94,8 @@ export type Delivery = {
   nextAttemptAt?: string;
 };
 
-/** `next` is the query of the next page; `replayed`: an earlier request had the same idempotency key. */
-export type Result = { data: any; etag?: string; next?: string; replayed?: boolean };
+/** `next` is the query of the next page; `replayed`: an earlier request had the same idempotency key; `isOld`: kept from before. */
+export type Result = { data: any; etag?: string; next?: string; replayed?: boolean; isOld?: boolean };
 export type Options = RequestInit & { headers?: Record<string, string> };
 /** Gets events; whether they arrive, and whether the service responds; that the position is no longer kept. */
 export type Follower = {
@@ -98,10 +107,14 @@ export type Follower = {
 export type Action = () => Promise<unknown>;
 export type OnError = (error: ApiError) => unknown;
 
-/** A screen. `show` gets the rest of the address; `onEvent` every event of the log that the key may see. */
-export type Screen = { show?(rest: string): void; onEvent?(event: StoreEvent): void };
-/** Shows a screen in an empty element, until it is aborted. The rest of `#/animals/17` is "17". */
-export type Mount = (root: HTMLElement, rest: string, end: AbortSignal) => Screen;
+/** The filters of a list by name. */
+export type Filters = Record<string, string>;
+/** `#/animals/17?status=sold`: the rest is "17". */
+export type Address = { screen: string; rest: string; filters: Filters };
+/** A screen. `show` gets another address of it; `onEvent` every event of the log that the key may see. */
+export type Screen = { show?(rest: string, filters: Filters): void; onEvent?(event: StoreEvent): void };
+/** Shows a screen in an empty element, until it is aborted. */
+export type Mount = (root: HTMLElement, rest: string, end: AbortSignal, filters: Filters) => Screen;
 
 export type Child = Node | string | null | undefined | false;
 export type Attributes = { [name: string]: unknown };
@@ -125,6 +138,12 @@ export type ListOptions<Item> = {
   apply?(event: StoreEvent): unknown;
   /** After a page was added. */
   added?(page: Item[]): unknown;
+  /** All items that are shown from now on, if pages are not just added. */
+  arrange?(page: any[], isFirst: boolean): Item[];
+  /** The query of the next page, if it is not the one of the link. */
+  pageQuery?(next: string): string;
+  /** Whether the next page waits for a person. */
+  isPaused?(): boolean;
   /** What is below the list. */
   foot(count: number, isLast: boolean): Child;
 };

@@ -2,6 +2,7 @@
 
 import { ApiError, api, get } from "./api.js";
 import { newest } from "./stream.js";
+import { release } from "./unsaved.js";
 
 /** @import { Key } from "../types" */
 
@@ -100,6 +101,7 @@ function forget(reason = "") {
 /** Loads the page again, with the key that is stored now. */
 export function restart() {
   isLeaving = true;
+  release();
   key.id = 0;
   location.reload();
 }
