@@ -1,0 +1,36 @@
+// The words that headings and cells have in several languages. `petstore import` has the same list.
+
+/** @import { WordList, Words } from "../../types" */
+
+/** A text as words are compared: without case, accents, blanks and punctuation. */
+export const simplify = (text = "") =>
+  text.normalize("NFKD").toUpperCase().toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+
+/** @param {Record<string, string[]>} list @returns {Map<string, string>} the names of the lists by their simplified words */
+const invert = (list) => new Map(Object.entries(list).flatMap(([name, words]) =>
+  [...words, name].map((word) => /** @type {[string, string]} */ ([simplify(word), name]))));
+
+/** @param {WordList} list @returns {Words} */
+export function indexWords({ headings, flags, values }) {
+  return {
+    members: new Map(Object.keys(headings).map((name) => [simplify(name), name])),
+    headings: invert(headings),
+    flags: invert(flags),
+    status: invert(values.status),
+    sex: invert(values.sex),
+    flag: invert(values.flag),
+  };
+}
+
+/** @type {Promise<Words> | undefined} */
+let words;
+
+/** The words, loaded once. */
+export function loadWords() {
+  words ??= fetch(new URL("../../words.json", import.meta.url)).then((response) => {
+    if (!response.ok) throw new Error(`words.json: ${response.status}`);
+    return response.json();
+  }).then(indexWords);
+  words.catch(() => (words = undefined));
+  return words;
+}
