@@ -163,9 +163,10 @@ export type WordList = {
   headings: Record<string, string[]>;
   flags: Record<string, string[]>;
   values: Record<"status" | "sex" | "flag", Record<string, string[]>>;
+  errors: string[];
 };
-/** The meanings of simplified words. */
-export type Words = Record<"members" | "headings" | "flags" | "status" | "sex" | "flag", Map<string, string>>;
+/** The meanings of simplified words, and what spreadsheets show instead of a result. */
+export type Words = Record<"members" | "headings" | "flags" | "status" | "sex" | "flag", Map<string, string>> & { errors: Set<string> };
 
 /** A row of a table, and the line it begins at. */
 export type Row = { line: number; cells: string[] };

@@ -1,9 +1,9 @@
 // The third step of an import: what it would do, compared with the store, before anything happens.
 
 import { showFailure } from "../app.js";
-import { saveCsv } from "../csv.js";
+import { escapeFormula, saveCsv, unescapeFormula } from "../csv.js";
 import { button, el, fill, pill } from "../dom.js";
-import { count, plural } from "../format.js";
+import { ago, count, plural } from "../format.js";
 import { table } from "../list.js";
 import { fold, names } from "../names.js";
 import { can } from "../session.js";
@@ -25,10 +25,13 @@ const KINDS = /** @type {const} */ (["new", "changed", "unchanged", "invalid"]);
 const problemText = (problems) => Object.entries(problems).map(([column, text]) =>
   (column ? `${columnLabel(column)}: ${text}` : text)).join("\n");
 
+/** A cell of a workbook may look like a formula. Numbers are none. */
+const safeCell = (cell = "") => (/^[+-]?[\d.,]+$/.test(cell) ? cell : escapeFormula(unescapeFormula(cell)));
+
 /** Saves rows with what is wrong with them, to be corrected and imported again. @param {string[]} headings @param {RejectedRow[]} rows */
 export const saveRejected = (headings, rows) => saveCsv("rejected.csv", [
   ...(headings.length ? [[...headings, "problem"]] : []),
-  ...rows.map(({ cells, reason }) => [...Array.from({ length: Math.max(headings.length, cells.length) }, (_, at) => cells[at] ?? ""), reason.replaceAll("\n", " ")]),
+  ...rows.map(({ cells, reason }) => [...Array.from({ length: Math.max(headings.length, cells.length) }, (_, at) => safeCell(cells[at])), reason.replaceAll("\n", " ")]),
 ]);
 
 /** "1,200 animals were added, and 37 changed". */
@@ -81,7 +84,9 @@ export async function showCheck(root, source, end, go) {
   }
   if (end.aborted) return;
 
-  let filter = "";
+  let [filter, isAgain] = ["", false];
+  const same = findSame(source.hash);
+  const isRepeated = () => same && groups.new.length > 0;
   /** @type {Record<string, CheckedRow[]>} */
   let groups = {};
   const [cards, notes, actions, body, more] = [el("div.cards"), el("div"), el("div.bar"), el("tbody"), el("div.more")];
@@ -105,7 +110,7 @@ export async function showCheck(root, source, end, go) {
       await go.start(groups.all.filter(({ kind }) => kind === "new" || kind === "changed"), rejected).catch(failed);
     };
     const startButton = button(actionText(added, changed), "primary", () => startButton.ariaBusy || start(), { "data-write": true });
-    fill(actions, added + changed > 0 && startButton, button("Back", "", go.back),
+    fill(actions, added + changed > 0 && (isAgain || !isRepeated()) && startButton, button("Back", "", go.back),
       invalid > 0 && button("Save the invalid rows", "", () => saveRejected(header.headings, rejected)),
       invalid > 0 && added + changed > 0 && el("span.hint", `${plural(invalid, "invalid row")} will be left out.`));
     const shown = groups[filter];
@@ -114,14 +119,13 @@ export async function showCheck(root, source, end, go) {
   };
 
   const messages = () => {
-    const same = findSame(source.hash);
     const newNames = [...new Map(groups.all.flatMap(({ newName }) => (newName === undefined ? [] : [[fold(newName), newName]]))).values()];
     const chips = groups.all.filter(({ holder, target }) => holder && (!target || target === holder) && !hasId(holder.id));
     return [
       !groups.new.length && !groups.changed.length && !groups.invalid.length && el("p.notice.ok",
         `Nothing to do: ${plural(groups.unchanged.length, "animal is", "animals are")} in the store exactly as in this file.`),
-      same && groups.new.length > 0 && el("p.notice.warn",
-        `This file was imported on ${new Date(same.time).toLocaleString()} (${outcomeText(same.added, same.changed)}). New animals would be added a second time.`),
+      isRepeated() && checkbox(`Add animals a second time: this file was imported ${ago(same?.time ?? 0)}, and ${outcomeText(same?.added, same?.changed)}`,
+        isAgain, (checked) => (isAgain = checked)),
       newNames.length > 0 && can("pets:read") && checkbox(
         `Create ${plural(newNames.length, "category", "categories")}: ${newNames.slice(0, MAX_NAMES).join(", ")}${newNames.length > MAX_NAMES ? "…" : ""}`,
         view.createsCategories, (checked) => (view.createsCategories = checked)),

@@ -28,7 +28,7 @@ const refuse = (kind = "", advice = "Choose a spreadsheet (.xlsx) or a CSV file.
   new FileError(`This file is ${kind}, which is not a table. ${advice}`);
 
 /** The start of a file, in Latin-1. @param {Uint8Array} bytes */
-const latin1 = (bytes, length = 512) => String.fromCharCode(...bytes.subarray(0, length));
+const latin1 = (bytes, length = 4096) => String.fromCharCode(...bytes.subarray(0, length));
 
 /** Opens a file. @param {Uint8Array} bytes @returns {Promise<{ sheets: Sheet[], encoding: string }>} */
 export async function openFile(bytes) {
@@ -40,6 +40,8 @@ export async function openFile(bytes) {
   if (start.startsWith("\xd0\xcf\x11\xe0")) throw ofOldOffice(bytes);
   const other = OTHERS.find(([pattern]) => pattern.test(start));
   if (other) throw refuse(other[1]);
+  const isUtf16 = /^(?:\xff\xfe|\xfe\xff)/.test(start);
+  if (!isUtf16 && /[\0-\x08\x0e-\x1a]/.test(start)) throw refuse("of an unknown kind");
   const { text, encoding } = decode(bytes);
   const markup = text.slice(0, 2000).trimStart();
   if (/^\uFEFF?\s*<(?:!doctype html|html|head|body|table|meta)\b/i.test(markup)) {
@@ -49,7 +51,6 @@ export async function openFile(bytes) {
   if (/^\uFEFF?\s*[[{]\s*["{\]}]/.test(markup)) {
     throw refuse("JSON", "`petstore import` reads JSON Lines; here, choose a spreadsheet (.xlsx) or a CSV file.");
   }
-  if (/[\0-\x08\x0e-\x1a]/.test(text.slice(0, 4096))) throw refuse("of an unknown kind");
   return { sheets: [{ name: "", rows: async () => ({ rows: await readRows(text), merged: [] }) }], encoding };
 }
 

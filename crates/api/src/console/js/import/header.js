@@ -85,13 +85,18 @@ export async function firstTable(sheets, words) {
   return first;
 }
 
-/** A header that was not found for sure: the first row, if it names anything, or none. @param {Table} table @param {Words} words @returns {Header} */
+/** How likely a row is the header: by the columns that it names. A title is one cell only. @param {Header} header */
+const rankOf = ({ columns, headings }) => columns.filter(Boolean).length * 2 + (headings.filter(Boolean).length > 1 ? 1 : 0);
+
+/** A header that was not found for sure: the row that names most columns, if one names any, or none. @param {Table} table @param {Words} words @returns {Header} */
 export function guessHeader(table, words, isHeader = /** @type {boolean | undefined} */ (undefined)) {
   const found = isHeader === false ? null : findHeader(table, words);
   if (found) return found;
-  const first = readHeader(table, 0, words);
-  if (isHeader ?? first.columns.some(Boolean)) return first;
-  const width = first.headings.length;
+  const { length } = table.rows.slice(0, isHeader === false ? 1 : SEARCHED_ROWS);
+  const candidates = Array.from({ length }, (_, at) => readHeader(table, at, words));
+  const best = candidates.reduce((best, other) => (rankOf(other) > rankOf(best) ? other : best));
+  if (isHeader ?? best.columns.some(Boolean)) return best;
+  const width = candidates[0].headings.length;
   const columns = ["name", "category", "status"].slice(0, width);
   return { end: 0, headings: [], columns: [...columns, ...Array(width - columns.length).fill("")], conflicts: [] };
 }

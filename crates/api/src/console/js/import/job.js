@@ -9,6 +9,7 @@ import { fold, names } from "../names.js";
 import { NEW_CATEGORY } from "./compare.js";
 import { remember } from "./history.js";
 import { forgetImport, keepChunk, keepImport } from "./kept.js";
+import { pacer } from "./pace.js";
 
 /** @import { CheckedRow, KeptChunk, KeptImport } from "../../types" */
 
@@ -52,13 +53,15 @@ async function createCategories(rows) {
 }
 
 /** Splits rows into batches. @param {string} id @param {CheckedRow[]} rows @param {Map<string, string>} newCategories */
-function chunksOf(id, rows, newCategories) {
+async function chunksOf(id, rows, newCategories) {
   /** @type {KeptChunk[]} */
   const chunks = [];
+  const turn = pacer();
   let size = Infinity;
   for (const row of rows) {
     const change = changeOf(row, newCategories);
     const bytes = new TextEncoder().encode(stringify(change)).length + 1;
+    await turn();
     if (size + bytes > MAX_BYTES || (chunks.at(-1)?.rows.length ?? 0) >= MAX_CHANGES) {
       chunks.push({ import: id, at: chunks.length, rows: [] });
       size = 100;
@@ -70,7 +73,10 @@ function chunksOf(id, rows, newCategories) {
 }
 
 export class ImportJob {
-  running = false;
+  /** Whether it is to run. While it is paused, batches may still be under way. */
+  #isWanted = false;
+  /** @type {Promise<string | undefined> | null} */
+  #run = null;
   /** @type {{ line: number, cells: string[], reason: string }[]} */
   rejected = [];
   added = 0;
@@ -91,7 +97,7 @@ export class ImportJob {
 
   /** Starts an import: creates its categories, and keeps it. @param {Omit<KeptImport, "time">} about @param {CheckedRow[]} rows */
   static async start(about, rows) {
-    const chunks = chunksOf(about.id, rows, await createCategories(rows));
+    const chunks = await chunksOf(about.id, rows, await createCategories(rows));
     const kept = { ...about, time: Date.now() };
     await keepImport(kept, chunks);
     return new ImportJob(kept, chunks);
@@ -117,31 +123,40 @@ export class ImportJob {
     return { rate, left: rate ? (this.total - this.done) / rate : 0 };
   }
 
-  pause() {
-    this.running = false;
+  /** "pausing": batches are still under way. @returns {"running" | "pausing" | "paused"} */
+  get state() {
+    return !this.#run ? "paused" : this.#isWanted ? "running" : "pausing";
+  }
+
+  /** Sends no further batches. Waits for those that are under way. */
+  async pause() {
+    this.#isWanted = false;
+    await this.#run;
   }
 
   /** Runs until all is done, or until it is paused; returns what has stopped it. @param {() => void} progress */
-  async run(progress) {
-    this.running = true;
+  run(progress) {
+    this.#isWanted = true;
     this.#pace = [{ time: performance.now(), rows: 0 }];
     const work = async () => {
       const problems = await Promise.all(Array.from({ length: PARALLEL }, () => this.#work(progress)));
-      this.running = false;
+      this.#run = null;
       return problems.find(Boolean);
     };
     // So that other tabs see that it runs. (Locks exist only over HTTPS, and on this computer.)
-    return navigator.locks ? navigator.locks.request(this.kept.id, work) : work();
+    const locked = async () => navigator.locks ? await navigator.locks.request(this.kept.id, work) : work();
+    this.#run = locked();
+    return this.#run;
   }
 
   /** @param {() => void} progress */
   async #work(progress) {
-    for (let chunk; this.running && (chunk = this.#queue.shift()); progress()) {
+    for (let chunk; this.#isWanted && (chunk = this.#queue.shift()); progress()) {
       try {
         await this.#send(chunk);
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        this.pause();
+        this.#isWanted = false;
         this.#queue = [chunk, ...this.#queue].sort((a, b) => a.at - b.at);
         return message(error);
       }
@@ -178,7 +193,7 @@ export class ImportJob {
 
   /** Ends it: what is not done is not done any more. */
   async end() {
-    this.pause();
+    await this.pause();
     await forgetImport(this.kept.id);
   }
 }

@@ -51,14 +51,14 @@ export const keptImports = async () => (await run((imports) => imports.getAll(),
 /** @returns {Promise<KeptChunk[]>} */
 export const keptChunks = async (id = "") => (await run((_, chunks) => chunks.getAll(chunksOf(id)), "readonly")) ?? [];
 
-/** Keeps an import with all its chunks. @param {KeptImport} kept @param {KeptChunk[]} all */
-export const keepImport = (kept, all) => run((imports, chunks) => {
-  for (const chunk of all) chunks.put(chunk);
-  return imports.put(kept);
-});
-
 /** @param {KeptChunk} chunk */
 export const keepChunk = (chunk) => run((_, chunks) => chunks.put(chunk));
+
+/** Keeps an import, after all its chunks. @param {KeptImport} kept @param {KeptChunk[]} all */
+export async function keepImport(kept, all) {
+  for (const chunk of all) await keepChunk(chunk);
+  await run((imports) => imports.put(kept));
+}
 
 export const forgetImport = (id = "") => run((imports, chunks) => {
   chunks.delete(chunksOf(id));

@@ -11,8 +11,6 @@ import { simplify } from "./words.js";
 const LIMIT = 2n ** 63n;
 const MAX_AMOUNT = 1_000_000_000_000;
 const MAX_PAIRS = 20;
-/** What spreadsheets show instead of a result. */
-const ERROR = /^#(?:N\/A|REF!|DIV\/0!|VALUE!|NAME\?|NUM!|NULL!|SPILL!|CALC!|GETTING_DATA)$/;
 /** The dates that the service accepts; it may be tomorrow already somewhere else. */
 const EARLIEST = "1900-01-01";
 const latest = () => new Date(Date.now() + 86_400_000).toISOString().slice(0, 10);
@@ -81,7 +79,8 @@ function choiceOf(text = "", name, mapping) {
 
 /** A status in yes and no. @param {Mapping} mapping */
 function flagOf(text = "", status = "", mapping) {
-  const answer = mapping.words.flag.get(simplify(text));
+  const word = simplify(text);
+  const answer = mapping.values.status?.has(word) ? undefined : mapping.words.flag.get(word);
   return answer === "yes" ? status : answer === "no" ? "available" : choiceOf(text, "status", mapping);
 }
 
@@ -122,7 +121,7 @@ function valueOf(column = "", text = "", mapping, cell) {
  * @returns {ImportRecord}
  */
 export function readRecord({ line, cells }, mapping) {
-  const { columns } = mapping;
+  const { columns, words } = mapping;
   const cell = (column = "") => cells[columns.indexOf(column)] ?? "";
   /** @type {ImportRecord} */
   const record = { line, cells, members: Object.create(null), problems: Object.create(null) };
@@ -138,7 +137,7 @@ export function readRecord({ line, cells }, mapping) {
   for (const [at, column] of columns.entries()) {
     const text = cells[at] ?? "";
     if (!column) continue;
-    if (ERROR.test(text.trim())) record.problems[column] = `The spreadsheet has the error ${text.trim()} here.`;
+    if (words.errors.has(text.trim())) record.problems[column] = `The cell is the error ${text.trim()}. Correct it in the spreadsheet.`;
     else if (column === "id") record.id = text.trim() ? attempt(column, () => idOf(text)) : undefined;
     else if (!["category", "categoryId", "currency"].includes(column)) {
       const member = column.split("=")[0];

@@ -15,6 +15,7 @@ import { ImportJob, RESUME_WITHIN } from "./job.js";
 /** @import { PastImport, RejectedRow } from "../../types" */
 
 const MAX_SHOWN = 200;
+const CANCELLING = "Cancelling…";
 
 /** The import that runs in this tab, or whose report was not seen yet. @type {{ job: ImportJob, problem: string, isOver: boolean } | null} */
 let current = null;
@@ -24,7 +25,7 @@ let paint = () => {};
 export const currentImport = () => current;
 
 // Without a key, as another tab has signed out, there is nothing to wait for.
-addEventListener("beforeunload", (event) => current?.job.running && key.id && event.preventDefault());
+addEventListener("beforeunload", (event) => current && current.job.state !== "paused" && key.id && event.preventDefault());
 
 /** "2 min 5 s". */
 const duration = (seconds = 0) => seconds < 60 ? `${Math.ceil(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
@@ -32,15 +33,15 @@ const duration = (seconds = 0) => seconds < 60 ? `${Math.ceil(seconds)} s` : `${
 /** Runs an import from where it is. */
 async function run() {
   retries.delete(run);
-  if (!current || current.isOver || current.job.running) return;
+  if (!current || current.isOver || current.job.state !== "paused") return;
   const { job } = current;
   if (Date.now() - job.kept.time > RESUME_WITHIN) return finish();
   current.problem = "";
   const running = job.run(() => paint());
   paint();
   const problem = await running;
-  if (current.isOver) return;
   if (job.isDone) return finish();
+  if (current.problem === CANCELLING) return;
   current.problem = problem ?? "Paused.";
   if (problem) retries.add(run);
   paint();
@@ -48,9 +49,12 @@ async function run() {
 
 async function finish() {
   if (!current || current.isOver) return;
-  current.isOver = true;
   const { job } = current;
-  await job.end();
+  current.problem = job.isDone ? "" : CANCELLING;
+  const ended = job.end();
+  paint();
+  await ended;
+  current.isOver = true;
   if (!location.hash.startsWith("#/import")) toast(`The import of ${job.kept.name} has ended: ${outcomeText(job.added, job.changed)}.`);
   paint();
 }
@@ -66,23 +70,25 @@ export function showRun(root, end, another) {
   if (!current) return another();
   const { job } = current;
   const progress = el("progress", { max: job.total, "aria-label": "Progress" });
-  const [text, notice, actions] = [el("p"), el("p", { role: "status" }), el("div.bar")];
-  fill(root, el("div.drop", el("h2", { tabindex: -1 }, `Importing ${job.kept.name}`), progress, text, notice, actions));
+  const [text, notice, actions] = [el("p.digits"), el("p", { role: "status" }), el("div.bar")];
+  fill(root, el("div.drop", el("h2", { tabindex: -1 }, `Importing ${job.kept.name}`), progress, text, notice, actions,
+    el("p.hint", "You can use other screens while it runs. Keep this tab open; if it is closed, the import can be resumed here.")));
   let state = "";
   paint = () => {
     if (!current) return;
     if (current.isOver) return showReport(root, end, another);
     const { rate, left } = job.pace;
     progress.value = job.done;
-    text.textContent = `${count(job.done)} of ${count(job.total)}${job.running && rate ? ` · ${count(Math.round(rate))} per second · about ${duration(left)} left` : ""}`;
+    text.textContent = `${count(job.done)} of ${count(job.total)}${job.state === "running" && rate ? ` · ${count(Math.round(rate))} per second · about ${duration(left)} left` : ""}`;
     notice.textContent = current.problem;
-    const now = job.running ? "running" : "paused";
-    if (now === state) return;
-    state = now;
-    const first = job.running ? button("Pause", "", () => {
+    if (job.state === state) return;
+    state = job.state;
+    const pause = () => {
       job.pause();
       paint();
-    }) : button("Resume", "primary", run, { "data-write": true });
+    };
+    const first = state === "paused" ? button("Resume", "primary", run, { "data-write": true })
+      : button("Pause", "", pause, { "aria-busy": state === "pausing" });
     fill(actions, first, button("Cancel", "", finish));
     first.focus();
   };

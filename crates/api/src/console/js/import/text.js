@@ -53,8 +53,7 @@ export async function readRows(text = "", pasted = false) {
     take(newline);
     if (cells.some((cell) => cell.trim())) rows.push({ line, cells });
     line += text.slice(start, at).match(/\r\n?|\n/g)?.length ?? 0;
-    const wait = turn();
-    if (wait) await wait;
+    if (rows.length % 64 === 0) await turn();
   }
   return rows;
 }

@@ -11,7 +11,7 @@ const invert = (list) => new Map(Object.entries(list).flatMap(([name, words]) =>
   [...words, name].map((word) => /** @type {[string, string]} */ ([simplify(word), name]))));
 
 /** @param {WordList} list @returns {Words} */
-export function indexWords({ headings, flags, values }) {
+export function indexWords({ headings, flags, values, errors }) {
   return {
     members: new Map(Object.keys(headings).map((name) => [simplify(name), name])),
     headings: invert(headings),
@@ -19,6 +19,7 @@ export function indexWords({ headings, flags, values }) {
     status: invert(values.status),
     sex: invert(values.sex),
     flag: invert(values.flag),
+    errors: new Set(errors),
   };
 }
 

@@ -39,13 +39,12 @@ export async function readXml(pieces, handler) {
   for await (const piece of pieces) {
     const text = rest + piece;
     let at = 0;
-    for (;;) {
+    for (let count = 1; ; count++) {
       const end = nextToken(text, at, handler);
       if (end === true) return;
       if (end === at) break;
       at = end;
-      const wait = turn();
-      if (wait) await wait;
+      if (count % 256 === 0) await turn();
     }
     rest = text.slice(at);
     if (rest.length > MAX_TOKEN) throw new FileError(BROKEN);

@@ -160,7 +160,7 @@ export function mount(outer, _, end) {
   const drag = (/** @type {DragEvent} */ event) => {
     event.preventDefault();
     const file = event.dataTransfer?.files[0];
-    if (event.type === "drop" && file && !currentImport()?.job.running) openChosen(file);
+    if (event.type === "drop" && file && !currentImport()) openChosen(file);
   };
   document.addEventListener("dragover", drag, { signal: end });
   document.addEventListener("drop", drag, { signal: end });

@@ -1,0 +1,77 @@
+// The console's reader of files, with the same files and expectations as that of `petstore import`.
+
+import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
+import { test } from "node:test";
+
+const files = new URL("../import-files/", import.meta.url);
+const reader = new URL("../../crates/api/src/console/js/import/", import.meta.url);
+const load = (name) => import(new URL(name, reader));
+const { openFile } = await load("file.js");
+const { firstTable, guessHeader, rowsOf } = await load("header.js");
+const { nest } = await load("../members.js");
+const { columnLabel, readRecord } = await load("records.js");
+const { indexWords, simplify } = await load("words.js");
+const { FileError } = await load("zip.js");
+const words = indexWords(JSON.parse(readFileSync(new URL("../../crates/domain/src/import/words.json", import.meta.url))));
+
+// Reads a file with the choices of a person. Returns it in the form of the expectations.
+async function read(name, { sheet: chosen, columns: changes = {}, values = {}, defaultStatus = "" } = {}) {
+  const { sheets, encoding } = await openFile(readFileSync(new URL(name, files)));
+  const visible = sheets.filter(({ name }) => chosen === undefined || name === chosen);
+  if (!visible.length) throw new FileError(`There is no sheet ${chosen}.`);
+  const { sheet, table } = (await firstTable(visible, words)) ?? {};
+  if (!table) throw new FileError("The file is empty.");
+  const header = guessHeader(table, words);
+  const { headings, columns } = header;
+  const changed = new Map(Object.entries(changes));
+  for (const [at, heading] of headings.entries()) {
+    const column = changed.get(heading);
+    if (column === undefined) continue;
+    if (column && columns.includes(column)) columns[columns.indexOf(column)] = "";
+    columns[at] = column;
+  }
+  for (const { member, headings: names } of header.conflicts) {
+    const left = names.filter((name) => !changed.has(name));
+    if (left.length > 1 && !Object.values(changes).includes(member)) throw new FileError(`${names.join(" and ")} are both ${member}.`);
+    if (left.length === 1 && !columns.includes(member)) columns[headings.indexOf(left[0])] = member;
+  }
+  if (!columns.includes("name") || !(columns.includes("category") || columns.includes("categoryId"))) {
+    throw new FileError(`No row names the columns: a name and a category are needed, found ${headings}.`);
+  }
+  const chosenValues = new Map(Object.entries(values).map(([text, value]) => [simplify(text), value]));
+  const mapping = { columns, width: headings.length, words, values: { status: chosenValues, sex: chosenValues }, defaultStatus, currency: "" };
+  const result = { rows: [], invalid: [], encoding, sheet: sheet.name, otherSheets: sheets.filter((other) => other !== sheet).map(({ name }) => name) };
+  for (const row of rowsOf(table, header)) {
+    const { line, id, members, category, problems } = readRecord(row, mapping);
+    const messages = Object.entries(problems).map(([column, text]) => `${column} ${columnLabel(column)}: ${text}`);
+    if (defaultStatus && members.status === undefined) members.status = defaultStatus;
+    const filled = Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null));
+    if (messages.length) result.invalid.push({ line, message: messages.join(" ") });
+    else {
+      result.rows.push({ line, ...(id && { id }), ...nest(filled), ...(category?.id !== undefined && { categoryId: Number(category.id) }),
+        ...(category?.name !== undefined && { category: category.name }) });
+    }
+  }
+  result.columns = Object.fromEntries(headings.flatMap((heading, at) => (columns[at] ? [[heading, columns[at]]] : [])));
+  result.ignored = headings.filter((heading, at) => heading && !columns[at]);
+  return result;
+}
+
+const includes = (message, words) => [words].flat().every((word) => message.toLowerCase().includes(word.toLowerCase()));
+
+for (const expectation of readdirSync(new URL("expected/", files)).filter((name) => name.endsWith(".json"))) {
+  const name = expectation.slice(0, -".json".length);
+  test(`${name} is read as expected`, async () => {
+    const { error, options, rows, invalid = [], file = name, ...others } = JSON.parse(readFileSync(new URL(`expected/${expectation}`, files)));
+    if (error) {
+      await assert.rejects(read(file, options), (thrown) => thrown instanceof FileError && (includes(thrown.message, error) || assert.fail(thrown.message)));
+      return;
+    }
+    const found = await read(file, options);
+    assert.deepEqual(JSON.parse(JSON.stringify(found.rows)), rows);
+    assert.deepEqual(found.invalid.map(({ line }) => line), invalid.map(({ line }) => line));
+    for (const [at, { mentions = [] }] of invalid.entries()) assert.ok(includes(found.invalid[at].message, mentions), found.invalid[at].message);
+    for (const [member, value] of Object.entries(others)) assert.deepEqual(found[member], value, member);
+  });
+}
