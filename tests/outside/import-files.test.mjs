@@ -18,21 +18,25 @@ const words = indexWords(JSON.parse(readFileSync(new URL("../../crates/domain/sr
 // Reads a file with the choices of a person. Returns it in the form of the expectations.
 async function read(name, { sheet: chosen, columns: changes = {}, values = {}, defaultStatus = "" } = {}) {
   const { sheets, encoding } = await openFile(readFileSync(new URL(name, files)));
-  const visible = sheets.filter(({ name }) => chosen === undefined || name === chosen);
-  if (!visible.length) throw new FileError(`There is no sheet ${chosen}.`);
-  const { sheet, table } = (await firstTable(visible, words)) ?? {};
+  const named = sheets.filter(({ name }) => name === chosen).map((sheet) => ({ ...sheet, isHidden: false }));
+  if (chosen !== undefined && !named.length) throw new FileError(`There is no sheet ${chosen}, only ${sheets.map(({ name }) => name)}.`);
+  const { sheet, table } = (await firstTable(named.length ? named : sheets, words)) ?? {};
   if (!table) throw new FileError("The file is empty.");
   const header = guessHeader(table, words);
   const { headings, columns } = header;
-  const changed = new Map(Object.entries(changes));
+  // The console asks the person, and the command line refuses the file.
+  if (!header.end) throw new FileError(sheet.name ? "No sheet has a table." : `The first line must name the columns, found ${table.rows[0].cells}.`);
+  const changed = new Map(Object.entries(changes).map(([heading, column]) => [simplify(heading), column]));
+  const unknown = Object.keys(changes).find((heading) => !headings.some((other) => simplify(other) === simplify(heading)));
+  if (unknown) throw new FileError(`No column is headed ${unknown}.`);
   for (const [at, heading] of headings.entries()) {
-    const column = changed.get(heading);
+    const column = changed.get(simplify(heading));
     if (column === undefined) continue;
     if (column && columns.includes(column)) columns[columns.indexOf(column)] = "";
     columns[at] = column;
   }
   for (const { member, headings: names } of header.conflicts) {
-    const left = names.filter((name) => !changed.has(name));
+    const left = names.filter((name) => !changed.has(simplify(name)));
     if (left.length > 1 && !Object.values(changes).includes(member)) throw new FileError(`${names.join(" and ")} are both ${member}.`);
     if (left.length === 1 && !columns.includes(member)) columns[headings.indexOf(left[0])] = member;
   }
@@ -41,7 +45,7 @@ async function read(name, { sheet: chosen, columns: changes = {}, values = {}, d
   }
   const chosenValues = new Map(Object.entries(values).map(([text, value]) => [simplify(text), value]));
   const mapping = { columns, width: headings.length, words, values: { status: chosenValues, sex: chosenValues }, defaultStatus, currency: "" };
-  const result = { rows: [], invalid: [], encoding, sheet: sheet.name, otherSheets: sheets.filter((other) => other !== sheet).map(({ name }) => name) };
+  const result = { rows: [], invalid: [], encoding, sheet: sheet.name, otherSheets: sheets.filter((other) => other.name !== sheet.name).map(({ name }) => name) };
   for (const row of rowsOf(table, header)) {
     const { line, id, members, category, problems } = readRecord(row, mapping);
     const messages = Object.entries(problems).map(([column, text]) => `${column} ${columnLabel(column)}: ${text}`);
@@ -53,7 +57,7 @@ async function read(name, { sheet: chosen, columns: changes = {}, values = {}, d
         ...(category?.name !== undefined && { category: category.name }) });
     }
   }
-  result.columns = Object.fromEntries(headings.flatMap((heading, at) => (columns[at] ? [[heading, columns[at]]] : [])));
+  result.columns = Object.fromEntries(headings.flatMap((heading, at) => (columns[at] ? [[heading, columns[at].split("=")[0]]] : [])));
   result.ignored = headings.filter((heading, at) => heading && !columns[at]);
   return result;
 }

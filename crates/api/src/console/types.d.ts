@@ -172,7 +172,7 @@ export type Words = Record<"members" | "headings" | "flags" | "status" | "sex" |
 export type Row = { line: number; cells: string[] };
 /** The rows that are not empty; merged cells from one position to another, each a column and a line. */
 export type Table = { rows: Row[]; merged: [from: number[], to: number[]][] };
-export type Sheet = { name: string; rows(): Promise<Table> };
+export type Sheet = { name: string; isHidden: boolean; rows(): Promise<Table> };
 /**
  * The headings of a table, and the column of each: a member such as `source.name`, or `id`, `category`, `currency`,
  * `metadata.KEY`, `status=sold`; "": none. Its rows begin at `end`.

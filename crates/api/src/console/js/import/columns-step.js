@@ -131,7 +131,7 @@ export function showColumns(root, source, go) {
   const isHeader = el("input", { type: "checkbox", checked: header.end > 0,
     onchange: () => go.change(mapped(source, words, isHeader.checked)) });
   const sheetSelect = el("select", { onchange: () => go.choose(sheetSelect.value) },
-    sheets.map((other) => el("option", { value: other.name, selected: other === sheet }, other.name)));
+    sheets.map((other) => el("option", { value: other.name, selected: other === sheet }, other.isHidden ? `${other.name} (hidden)` : other.name)));
   fill(root, el("div.import-head", el("div", el("h2", { tabindex: -1 }, name), el("p.muted", `${count(rows.length)} rows. Check what each column is, and choose for those that were not recognised.`)),
     sheets.length > 1 && field("Sheet", sheetSelect)),
   notes, preview, el("label.check", isHeader, "The first row names the columns"), options, actions);

@@ -51,7 +51,7 @@ export async function openFile(bytes) {
   if (/^\uFEFF?\s*[[{]\s*["{\]}]/.test(markup)) {
     throw refuse("JSON", "`petstore import` reads JSON Lines; here, choose a spreadsheet (.xlsx) or a CSV file.");
   }
-  return { sheets: [{ name: "", rows: async () => ({ rows: await readRows(text), merged: [] }) }], encoding };
+  return { sheets: [{ name: "", isHidden: false, rows: async () => ({ rows: await readRows(text), merged: [] }) }], encoding };
 }
 
 /** The sheets of a ZIP archive, if it is an Excel workbook. @param {Zip} zip */

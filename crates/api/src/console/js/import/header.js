@@ -74,16 +74,19 @@ export function findHeader(table, words) {
   return null;
 }
 
-/** The first sheet that has a header, or else the first that is not empty; with its table. @param {Sheet[]} sheets @param {Words} words */
+/** The first visible sheet that has a header, or else the first that is not empty; with its table. @param {Sheet[]} sheets @param {Words} words */
 export async function firstTable(sheets, words) {
   let first = null;
-  for (const sheet of sheets) {
+  for (const sheet of sheets.filter(({ isHidden }) => !isHidden)) {
     const table = await sheet.rows();
     if (findHeader(table, words)) return { sheet, table };
     if (table.rows.length) first ??= { sheet, table };
   }
   return first;
 }
+
+/** Whether a row is a header, if it names so much. Words such as “sold” are also cells. @param {string[]} columns */
+const isLikely = (columns) => columns.some((column) => ["name", "category", "categoryId", "id"].includes(column)) || columns.filter(Boolean).length > 1;
 
 /** How likely a row is the header: by the columns that it names. A title is one cell only. @param {Header} header */
 const rankOf = ({ columns, headings }) => columns.filter(Boolean).length * 2 + (headings.filter(Boolean).length > 1 ? 1 : 0);
@@ -95,7 +98,7 @@ export function guessHeader(table, words, isHeader = /** @type {boolean | undefi
   const { length } = table.rows.slice(0, isHeader === false ? 1 : SEARCHED_ROWS);
   const candidates = Array.from({ length }, (_, at) => readHeader(table, at, words));
   const best = candidates.reduce((best, other) => (rankOf(other) > rankOf(best) ? other : best));
-  if (isHeader ?? best.columns.some(Boolean)) return best;
+  if (isHeader ?? isLikely(best.columns)) return best;
   const width = candidates[0].headings.length;
   const columns = ["name", "category", "status"].slice(0, width);
   return { end: 0, headings: [], columns: [...columns, ...Array(width - columns.length).fill("")], conflicts: [] };

@@ -57,9 +57,9 @@ export const isTooOld = (error) => error instanceof ApiError && (error.status ==
 /** A hash of a file, to recognise it. (`crypto.subtle` exists only over HTTPS.) @param {Uint8Array} bytes */
 export function hashOf(bytes) {
   let [a, b] = [0x811c9dc5, 0x9e3779b9];
-  for (const byte of bytes) {
-    a = Math.imul(a ^ byte, 0x01000193);
-    b = Math.imul(b ^ byte ^ (b >>> 15), 0x85ebca6b);
+  for (let at = 0; at < bytes.length; at++) {
+    a = Math.imul(a ^ bytes[at], 0x01000193);
+    b = Math.imul(b ^ bytes[at] ^ (b >>> 15), 0x85ebca6b);
   }
   return [a, b, bytes.length].map((part) => (part >>> 0).toString(16).padStart(8, "0")).join("");
 }

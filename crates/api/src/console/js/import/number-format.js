@@ -15,6 +15,7 @@ export function formatKind(id = 0, code = "") {
 
 /** The date of a number of days. The day 60 of the system of 1900 is 29 February, which was none. */
 export function dateText(days = 0, is1904 = false) {
+  if (Math.floor(days) === 60 && !is1904) return "1900-02-29";
   const epoch = is1904 ? Date.UTC(1904, 0, 1) : Date.UTC(1899, 11, days < 60 ? 31 : 30);
   const date = new Date(epoch + Math.floor(days) * 86_400_000);
   const isDate = days >= (is1904 ? 0 : 1) && date.getUTCFullYear() <= 9999;

@@ -2,9 +2,18 @@
 
 /** @import { WordList, Words } from "../../types" */
 
+/** @type {Map<string, string>} the few texts that a column of a long table repeats */
+const simplified = new Map();
+const MAX_SIMPLIFIED = 1000;
+
 /** A text as words are compared: without case, accents, blanks and punctuation. */
-export const simplify = (text = "") =>
-  text.normalize("NFKD").toUpperCase().toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+export function simplify(text = "") {
+  const known = simplified.get(text);
+  if (known !== undefined) return known;
+  const word = text.normalize("NFKD").toUpperCase().toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+  if (simplified.size < MAX_SIMPLIFIED) simplified.set(text, word);
+  return word;
+}
 
 /** @param {Record<string, string[]>} list @returns {Map<string, string>} the names of the lists by their simplified words */
 const invert = (list) => new Map(Object.entries(list).flatMap(([name, words]) =>

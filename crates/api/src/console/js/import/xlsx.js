@@ -31,10 +31,10 @@ export async function openWorkbook(zip) {
     kinds: styles && zip.has(styles) ? await readStyles(zip, styles) : [],
   };
   /** @type {Sheet[]} */
-  const all = sheets.flatMap(({ name, id }) => {
+  const all = sheets.flatMap(({ name, id, isHidden }) => {
     const found = related.get(id);
     // Others are charts, or macros.
-    return found?.type.endsWith("/worksheet") ? [{ name, rows: () => readSheet(zip, found.path, context) }] : [];
+    return found?.type.endsWith("/worksheet") ? [{ name, isHidden, rows: () => readSheet(zip, found.path, context) }] : [];
   });
   return all;
 }
@@ -64,17 +64,19 @@ async function readRelations(zip, path, folder) {
 
 /** @param {Zip} zip @param {string} path */
 async function readSheetNames(zip, path) {
-  /** @type {{ name: string, id: string }[]} */
+  /** @type {{ name: string, id: string, isHidden: boolean }[]} */
   const sheets = [];
   let is1904 = false;
   await readXml(zip.readText(path), {
     open(name, attributes) {
       if (name === "workbookPr") is1904 = /^(1|true|on)$/.test(attribute(attributes, "date1904") ?? "");
-      const isHidden = name === "sheet" && /^(very)?hidden$/i.test(attribute(attributes, "state") ?? "");
-      if (name === "sheet" && !isHidden) {
+      if (name !== "sheet") return;
+      sheets.push({
+        name: attribute(attributes, "name") ?? "",
         // With its prefix: `sheetId` is another attribute.
-        sheets.push({ name: attribute(attributes, "name") ?? "", id: attributes.match(/:id\s*=\s*["']([^"']*)/)?.[1] ?? "" });
-      }
+        id: attributes.match(/:id\s*=\s*["']([^"']*)/)?.[1] ?? "",
+        isHidden: /^(very)?hidden$/i.test(attribute(attributes, "state") ?? ""),
+      });
     },
   });
   return { sheets, is1904 };

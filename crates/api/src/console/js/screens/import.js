@@ -118,7 +118,7 @@ export function mount(outer, _, end) {
   const openPasted = (text = "") => attempt(async () => {
     const words = await load(loadWords());
     const rows = async () => ({ rows: await readRows(text, true), merged: [] });
-    const sheet = { name: "", rows };
+    const sheet = { name: "", isHidden: false, rows };
     const table = await rows();
     if (!end.aborted) columns(mapped({ name: "Pasted cells", hash: hashOf(new TextEncoder().encode(text)), encoding: "", sheets: [sheet], sheet, table }, words));
   });
