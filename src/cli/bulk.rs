@@ -8,7 +8,7 @@ use tokio::{select, time::sleep};
 use super::{
     Interrupt, counted,
     importer::{ImportError, Importer},
-    pet_record::ResolvedPet,
+    pet_file::ResolvedPet,
     status,
 };
 use domain::{

@@ -1,5 +1,7 @@
 //! Imports of many animals, in chunks, and the progress of each import.
 
+pub mod words;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -7,7 +7,7 @@ use std::{
     io::{self, BufRead, Read},
 };
 
-use super::pet_record::MAX_RECORD_BYTES;
+use super::record::MAX_RECORD_BYTES;
 
 /// Reads a file. A read never crosses the end of a record.
 pub struct RecordSplitter<R> {

@@ -27,7 +27,7 @@ pub const NOT_UTF8: &str =
 pub struct PetRecord {
     /// Has a placeholder for its category.
     pub pet: NewPet,
-    category: CategoryReference,
+    pub category: CategoryReference,
 }
 
 /// A category by its number, its name, or both.
