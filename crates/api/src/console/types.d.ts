@@ -152,11 +152,11 @@ export type SaleValues = typeof sale.noValues;
 
 /** A file in a ZIP archive: its compressed size, and where it is. */
 export type ZipEntry = { isEncrypted: boolean; method: number; size: number; offset: number };
-/** Gets what an XML file has; reading ends when a function returns true. */
+/** Gets what an XML file has. */
 export type XmlHandler = {
-  open?(name: string, attributes: string): boolean | void;
+  open?(name: string, attributes: string): void;
   text?(text: string): void;
-  close?(name: string): boolean | void;
+  close?(name: string): void;
 };
 /** The words of `words.json`. */
 export type WordList = {
@@ -238,4 +238,6 @@ export type KeptChunk = {
   outcome?: { rows: number; added: number; changed: number; rejected: RejectedRow[] };
 };
 export type RejectedRow = Row & { reason: string };
+/** An animal that an undo left as it is. */
+export type KeptAnimal = { id: number; reason: string; message: string };
 export type PastImport = { id: string; name: string; hash: string; time: number; added: number; changed: number; undone?: number };

@@ -19,6 +19,7 @@ import { columnLabel, readRecord } from "./records.js";
 /** More rows would make the page slow. */
 const MAX_SHOWN = 200;
 const MAX_NAMES = 9;
+const HOW_CHANGED = "Only what is in the columns of the file is changed. An empty cell removes what the animal has there.";
 const KINDS = /** @type {const} */ (["new", "changed", "unchanged", "invalid"]);
 
 /** What is wrong with a row, for a person. @param {Record<string, string>} problems */
@@ -31,7 +32,10 @@ const safeCell = (cell = "") => (/^[+-]?[\d.,]+$/.test(cell) ? cell : escapeForm
 /** Saves rows with what is wrong with them, to be corrected and imported again. @param {string[]} headings @param {RejectedRow[]} rows */
 export const saveRejected = (headings, rows) => saveCsv("rejected.csv", [
   ...(headings.length ? [[...headings, "problem"]] : []),
-  ...rows.map(({ cells, reason }) => [...Array.from({ length: Math.max(headings.length, cells.length) }, (_, at) => safeCell(cells[at])), reason.replaceAll("\n", " ")]),
+  ...rows.map(({ cells, reason }) => {
+    const length = Math.max(headings.length, cells.length);
+    return [...Array.from({ length }, (_, at) => safeCell(cells[at])), reason.replaceAll("\n", " ")];
+  }),
 ]);
 
 /** "1,200 animals were added, and 37 changed". */
@@ -39,6 +43,17 @@ export function outcomeText(added = 0, changed = 0) {
   if (!changed) return `${plural(added, "animal was", "animals were")} added`;
   if (!added) return `${plural(changed, "animal was", "animals were")} changed`;
   return `${plural(added, "animal was", "animals were")} added, and ${count(changed)} changed`;
+}
+
+/** "Create 2 categories: Cats, Birds". @param {string[]} names */
+function categoriesText(names) {
+  const more = names.length > MAX_NAMES ? "…" : "";
+  return `Create ${plural(names.length, "category", "categories")}: ${names.slice(0, MAX_NAMES).join(", ")}${more}`;
+}
+
+function chipsText(rows = 0) {
+  const animals = rows === 1 ? "this animal" : "these animals";
+  return `${plural(rows, "row has", "rows have")} the microchip of an animal in the store: change ${animals}`;
 }
 
 function actionText(added = 0, changed = 0) {
@@ -86,6 +101,8 @@ export async function showCheck(root, source, end, go) {
 
   let [filter, isAgain] = ["", false];
   const same = findSame(source.hash);
+  const earlier = same && `this file was imported ${ago(same.time)}, and ${outcomeText(same.added, same.changed)}`;
+  const repeatedText = `Add animals a second time: ${earlier}`;
   const isRepeated = () => same && groups.new.length > 0;
   /** @type {Record<string, CheckedRow[]>} */
   let groups = {};
@@ -100,8 +117,8 @@ export async function showCheck(root, source, end, go) {
   };
 
   const paint = () => {
-    fill(cards, KINDS.map((kind) => el("button", { class: `card ${kind}`, "aria-pressed": String(filter === kind),
-      onclick: () => ((filter = kind), paint()) }, el("b", { class: groups[kind].length ? "some" : "" }, count(groups[kind].length)), kind)));
+    fill(cards, KINDS.map((kind) => el("button", { class: `card ${groups[kind].length ? kind : ""}`, "aria-pressed": String(filter === kind),
+      onclick: () => ((filter = kind), paint()) }, el("b", count(groups[kind].length)), kind)));
     fill(notes, messages());
     const [added, changed, invalid] = [groups.new.length, groups.changed.length, groups.invalid.length];
     const rejected = groups.invalid.map(({ line, cells, problems }) => ({ line, cells, reason: problemText(problems) }));
@@ -120,22 +137,18 @@ export async function showCheck(root, source, end, go) {
 
   const messages = () => {
     const newNames = [...new Map(groups.all.flatMap(({ newName }) => (newName === undefined ? [] : [[fold(newName), newName]]))).values()];
-    const chips = groups.all.filter(({ holder, target }) => holder && (!target || target === holder) && !hasId(holder.id));
+    const chips = groups.all.filter(({ holder, target }) => holder && (!target || target === holder) && !ids.has(holder.id));
     return [
       !groups.new.length && !groups.changed.length && !groups.invalid.length && el("p.notice.ok",
         `Nothing to do: ${plural(groups.unchanged.length, "animal is", "animals are")} in the store exactly as in this file.`),
-      isRepeated() && checkbox(`Add animals a second time: this file was imported ${ago(same?.time ?? 0)}, and ${outcomeText(same?.added, same?.changed)}`,
-        isAgain, (checked) => (isAgain = checked)),
-      newNames.length > 0 && can("pets:read") && checkbox(
-        `Create ${plural(newNames.length, "category", "categories")}: ${newNames.slice(0, MAX_NAMES).join(", ")}${newNames.length > MAX_NAMES ? "…" : ""}`,
-        view.createsCategories, (checked) => (view.createsCategories = checked)),
-      (chips.length > 0 || view.matchesChips) && checkbox(
-        `${plural(chips.length, "row has", "rows have")} the microchip of an animal in the store: change ${chips.length === 1 ? "this animal" : "these animals"}`, view.matchesChips, (checked) => (view.matchesChips = checked)),
-      groups.changed.length > 0 && el("p.hint.import-hint", "Only what is in the columns of the file is changed. An empty cell removes what the animal has there."),
+      isRepeated() && checkbox(repeatedText, isAgain, (checked) => (isAgain = checked)),
+      newNames.length > 0 && can("pets:read") && checkbox(categoriesText(newNames), view.createsCategories,
+        (checked) => (view.createsCategories = checked)),
+      chips.length > 0 && checkbox(chipsText(chips.length), view.matchesChips, (checked) => (view.matchesChips = checked)),
+      groups.changed.length > 0 && el("p.hint.import-hint", HOW_CHANGED),
     ];
   };
   const ids = new Set(records.flatMap(({ id }) => id ?? []));
-  const hasId = (/** @type {number} */ id) => ids.has(id);
 
   /** @param {string} label @param {boolean} checked @param {(checked: boolean) => void} set */
   const checkbox = (label, checked, set) => {

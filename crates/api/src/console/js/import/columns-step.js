@@ -1,7 +1,7 @@
 // The second step of an import: which column is what. The first rows are shown below the choices.
 
 import { button, el, fill } from "../dom.js";
-import { count, plural } from "../format.js";
+import { plural } from "../format.js";
 import { field } from "../forms.js";
 import { animal } from "../members.js";
 import { usualCurrency } from "../typed-price.js";
@@ -10,19 +10,30 @@ import { guessHeader, rowsOf } from "./header.js";
 import { columnLabel } from "./records.js";
 import { simplify } from "./words.js";
 
-/** @import { ImportSource, Row } from "../../types" */
+/** @import { ImportSource, Row, Words } from "../../types" */
 
 const SHOWN_ROWS = 6;
 /** Values of a choice that are asked for. */
 const MAX_ASKED = 12;
+const NOT_UTF8 = "The file is not in UTF-8, so it was read as Windows-1252. Check names with accents.";
+const INTRODUCTION = "Check what each column is, and choose for those that were not recognised.";
 /** The columns of which a table has one at most, in the order of the form. */
-const COLUMNS = ["name", "category", "categoryId", "status", "status=sold", "status=pending",
-  ...animal.names.filter((name) => !["name", "categoryId", "status", "metadata"].includes(name)).flatMap((name) => (name === "price" ? [name, "currency"] : [name])), "id"];
+const CHOICES = { status: ["available", "pending", "sold"], sex: ["female", "male", "unknown"] };
+const FIRST = ["name", "category", "categoryId", "status", "status=sold", "status=pending"];
+const OTHERS = animal.names.filter((name) => name !== "metadata" && !FIRST.includes(name));
+const COLUMNS = [...FIRST, ...OTHERS.flatMap((name) => (name === "price" ? [name, "currency"] : [name])), "id"];
 
 /** The key of other details that a heading becomes. */
-const keyOf = (heading = "") => heading.normalize("NFKD").replace(/\p{M}/gu, "").trim().replace(/[^\w-]+/g, "-").replace(/^-|-$/g, "").slice(0, 40);
+const keyOf = (heading = "") =>
+  heading.normalize("NFKD").replace(/\p{M}/gu, "").replace(/[^\w-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40);
 
-/** The mapping of a table as its header says, to be corrected by a person. @param {Omit<ImportSource, "header" | "mapping">} source @param {ImportSource["mapping"]["words"]} words @param {boolean} [isHeader] @returns {ImportSource} */
+/**
+ * The mapping of a table as its header says, to be corrected by a person.
+ * @param {Omit<ImportSource, "header" | "mapping">} source
+ * @param {Words} words
+ * @param {boolean} [isHeader]
+ * @returns {ImportSource}
+ */
 export function mapped(source, words, isHeader) {
   const header = guessHeader(source.table, words, isHeader);
   const width = header.headings.length || Math.max(...source.table.rows.slice(0, 100).map(({ cells }) => cells.length));
@@ -88,14 +99,15 @@ export function showColumns(root, source, go) {
 
   const missing = () => {
     if (columns.includes("id")) return [];
-    return [!columns.includes("name") && "the name of the animal", !columns.includes("category") && !columns.includes("categoryId") && "its category"].filter(Boolean);
+    const hasCategory = columns.includes("category") || columns.includes("categoryId");
+    return [!columns.includes("name") && "the name of the animal", !hasCategory && "its category"].filter(Boolean);
   };
 
   const paint = () => {
     for (const [at, column] of columns.entries()) heads[at].classList.toggle("unused", !column);
     const lacks = missing();
     fill(notes,
-      source.encoding === "windows-1252" && el("p.notice.warn", "The file is not in UTF-8, so it was read as Windows-1252. Check names with accents."),
+      source.encoding === "windows-1252" && el("p.notice.warn", NOT_UTF8),
       header.conflicts.map(({ member, headings }) => el("p.notice.warn",
         `${headings.map((heading) => `“${heading}”`).join(" and ")} could both be “${columnLabel(member)}”. Choose which one it is.`)),
       lacks.length > 0 && el("p.notice.warn", `Choose the column that has ${lacks.join(", and the one that has ")}.`));
@@ -105,21 +117,22 @@ export function showColumns(root, source, go) {
   };
 
   const optionFields = () => {
-    const statusOptions = (chosen = "", none = "no status") => ["", "available", "pending", "sold"].map((value) =>
-      el("option", { value, selected: value === chosen }, value || none));
-    const status = el("select", { onchange: () => (mapping.defaultStatus = status.value) }, statusOptions(mapping.defaultStatus));
+    const statusOptions = ["", "available", "pending", "sold"].map((value) =>
+      el("option", { value, selected: value === mapping.defaultStatus }, value || "no status"));
+    const currencyLabel = columns.includes("currency") ? "Currency, where there is none" : "Currency of the prices";
+    const status = el("select", { onchange: () => (mapping.defaultStatus = status.value) }, statusOptions);
     const currency = el("select", { onchange: () => (mapping.currency = currency.value) },
       [...DIGITS.keys()].sort().map((code) => el("option", { selected: code === mapping.currency }, code)));
     return [
       field("Status, where there is none", status),
-      columns.includes("price") && field(columns.includes("currency") ? "Currency, where there is none" : "Currency of the prices", currency),
+      columns.includes("price") && field(currencyLabel, currency),
       (/** @type {const} */ (["status", "sex"])).flatMap(valueFields),
     ].flat();
   };
 
   const valueFields = (/** @type {"status" | "sex"} */ column) => {
     const chosen = (mapping.values[column] ??= new Map());
-    const choices = Object.keys(column === "status" ? { available: 1, pending: 1, sold: 1 } : { female: 1, male: 1, unknown: 1 });
+    const choices = CHOICES[column];
     return [...unknownValues(source, column)].slice(0, MAX_ASKED).map(([word, { text, rows }]) => {
       const select = el("select", { onchange: () => (select.value === "?" ? chosen.delete(word) : chosen.set(word, select.value)) },
         el("option", { value: "?" }, "– choose –"),
@@ -131,9 +144,8 @@ export function showColumns(root, source, go) {
   const isHeader = el("input", { type: "checkbox", checked: header.end > 0,
     onchange: () => go.change(mapped(source, words, isHeader.checked)) });
   const sheetSelect = el("select", { onchange: () => go.choose(sheetSelect.value) },
-    sheets.map((other) => el("option", { value: other.name, selected: other === sheet }, other.isHidden ? `${other.name} (hidden)` : other.name)));
-  fill(root, el("div.import-head", el("div", el("h2", { tabindex: -1 }, name), el("p.muted", `${count(rows.length)} rows. Check what each column is, and choose for those that were not recognised.`)),
-    sheets.length > 1 && field("Sheet", sheetSelect)),
-  notes, preview, el("label.check", isHeader, "The first row names the columns"), options, actions);
+    sheets.map((other) => el("option", { value: other.name, selected: other === sheet }, other.name, other.isHidden && " (hidden)")));
+  const head = el("div", el("h2", { tabindex: -1 }, name), el("p.muted", `${plural(rows.length, "row")}. ${INTRODUCTION}`));
+  fill(root, el("div.import-head", head, sheets.length > 1 && field("Sheet", sheetSelect)), notes, preview, el("label.check", isHeader, "The first row names the columns"), options, actions);
   paint();
 }

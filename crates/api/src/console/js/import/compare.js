@@ -5,13 +5,17 @@ import { fold } from "../names.js";
 import { decimal } from "../price.js";
 import { columnLabel } from "./records.js";
 
-/** @import { CheckedRow, ImportRecord, Pet, Price, StoreView } from "../../types" */
+/** @import { CheckedRow, ImportRecord, Int64, Pet, StoreView } from "../../types" */
 
 /** A category that the import creates before its animals has this instead of a number. */
 export const NEW_CATEGORY = "new";
+const MAX_CATEGORY = 100;
 
 /** A value as text. @param {any} value */
-const shown = (value) => (value === null || value === undefined ? "–" : typeof value === "object" ? `${decimal(value)} ${value.currency}` : String(value));
+function textOf(value) {
+  if (value === null || value === undefined) return "–";
+  return typeof value === "object" ? `${decimal(value)} ${value.currency}` : String(value);
+}
 
 /** @param {any} a @param {any} b */
 const isSame = (a, b) => (a && b && typeof a === "object" ? a.amount === b.amount && a.currency === b.currency : a === b);
@@ -25,9 +29,9 @@ function memberOf(pet, path) {
 
 /** The members of a new animal that have no column of their own, as a text. @param {Record<string, any>} members */
 const summaryOf = (members) => Object.entries(members).filter(([path]) => path !== "name" && path !== "status")
-  .map(([path, value]) => `${columnLabel(path)}: ${shown(value)}`).join("\n");
+  .map(([path, value]) => `${columnLabel(path)}: ${textOf(value)}`).join("\n");
 
-/** The members that differ, as a merge patch, and what differs, as a text. @param {Pet} pet @param {Record<string, any>} members */
+/** The members that differ, as a merge patch, and what differs, as texts. @param {Pet} pet @param {Record<string, any>} members */
 function changesOf(pet, members) {
   /** @type {Record<string, any>} */
   const patch = Object.create(null);
@@ -36,20 +40,21 @@ function changesOf(pet, members) {
     const before = memberOf(pet, path);
     // Blanks around a name are not read from a table, so they are no difference.
     if (isSame(before, value) || (typeof before === "string" && before.trim() === value)) continue;
-    texts.push(`${columnLabel(path)}: ${shown(before)} → ${shown(value)}`);
+    texts.push(`${columnLabel(path)}: ${textOf(before)} → ${textOf(value)}`);
     const [, name, inner] = path.match(/^([^.]*)\.?(.*)$/s) ?? [];
     if (inner) patch[name] = Object.assign(patch[name] ?? Object.create(null), { [inner]: value });
     else patch[name] = value;
   }
   // Without a name there is no source.
   if (patch.source && patch.source.name === null) patch.source = null;
-  return { patch, text: texts.join("\n") };
+  return { patch, texts };
 }
 
 /**
  * The number of a record's category, or what is wrong. A name that no category has is that of a new one.
  * @param {NonNullable<ImportRecord["category"]>} category
  * @param {StoreView} store
+ * @returns {{ id?: string, newName?: string, problem?: string }}
  */
 function resolveCategory({ id, name }, store) {
   const found = name === undefined ? undefined : store.categoryIds.get(fold(name));
@@ -65,67 +70,83 @@ function resolveCategory({ id, name }, store) {
   return { problem: `The number ${id} and the name “${name}” contradict each other: ${contradiction}.` };
 }
 
+/** The first line of each thing that a table must not repeat. */
+class Lines {
+  /** @type {Map<string, number>} */
+  #lines = new Map();
+
+  /** The earlier line that had this, if there is one. */
+  repeated(key = "", line = 0) {
+    const before = this.#lines.get(key);
+    if (before === undefined) this.#lines.set(key, line);
+    return before;
+  }
+}
+
 /** Compares rows one after the other: later ones must not repeat an animal or a microchip. @param {StoreView} store */
 export function comparer(store) {
+  const lines = new Lines();
   /** @type {Map<string, string>} the names of new categories, by number */
   const newCategories = new Map();
-  /** @type {Map<string, number>} the lines of animals and microchips */
-  const seen = new Map();
-  const repeats = (key = "", line = 0) => {
-    const before = seen.get(key);
-    seen.set(key, before ?? line);
-    return before;
+
+  /** What is wrong with a new category. @param {string} id @param {string} name */
+  const newCategoryProblem = (id, name) => {
+    if (!store.createsCategories) return `No category is named “${name}”.`;
+    if ([...name].length > MAX_CATEGORY) return `The name of a category has at most ${MAX_CATEGORY} characters.`;
+    if (id === NEW_CATEGORY) return "";
+    const earlier = newCategories.get(id) ?? name;
+    newCategories.set(id, earlier);
+    return fold(earlier) === fold(name) ? "" : `The number ${id} has another name in an earlier row: “${earlier}”.`;
   };
+
+  const categoryName = (/** @type {Int64 | string} */ id) => store.categoryNames.get(String(id)) ?? `no. ${id}`;
 
   /** @param {ImportRecord} record @returns {CheckedRow} */
   return (record) => {
-    const { line, cells, members } = record;
+    const { line, cells, id, members } = record;
     const problems = { ...record.problems };
-    const category = record.category && resolveCategory(record.category, store);
-    if (category?.problem) problems.category = category.problem;
-    const newName = category?.newName;
-    if (newName !== undefined && !store.createsCategories) problems.category = `No category is named “${newName}”.`;
-    if (newName !== undefined && [...newName].length > 100) problems.category = "The name of a category has at most 100 characters.";
-    if (newName !== undefined && category?.id !== NEW_CATEGORY) {
-      const earlier = newCategories.get(category?.id ?? "") ?? newName;
-      newCategories.set(category?.id ?? "", earlier);
-      if (fold(earlier) !== fold(newName)) problems.category = `The number ${category?.id} has another name in an earlier row: “${earlier}”.`;
-    }
+    const category = record.category ? resolveCategory(record.category, store) : {};
+    const { newName } = category;
+    const categoryProblem = category.problem ?? (newName === undefined ? "" : newCategoryProblem(category.id ?? "", newName));
+    if (categoryProblem) problems.category = categoryProblem;
 
-    const holder = members.microchip && members.status !== "sold" ? store.byChip.get(members.microchip) : undefined;
-    const target = record.id !== undefined ? store.byId.get(record.id) : store.matchesChips ? holder : undefined;
-    if (record.id !== undefined && !target && !problems.id) problems.id = `No animal has the number ${record.id}.`;
+    // The number of a chip is free again when its animal is sold.
+    const chip = members.status === "sold" ? null : members.microchip;
+    const holder = chip ? store.byChip.get(chip) : undefined;
+    const target = id !== undefined ? store.byId.get(id) : store.matchesChips ? holder : undefined;
+    if (id !== undefined && !target) problems.id = `No animal has the number ${id}.`;
     if (holder && holder !== target) problems.microchip = `${holder.name} (animal ${holder.id}) has this microchip.`;
-    if (!target && !problems.id) {
-      if (members.name === undefined && !problems.name) problems.name = "A name is missing.";
-      if (!record.category && !problems.category && !problems.categoryId) problems.category = "A category is missing.";
-    }
-    const sameAnimal = target && repeats(`animal ${target.id}`, line);
+    const sameAnimal = target && lines.repeated(`animal ${target.id}`, line);
+    const sameChip = chip && lines.repeated(`chip ${chip}`, line);
     if (sameAnimal) problems.id = `Line ${sameAnimal} is about the same animal.`;
-    const sameChip = members.microchip && members.status !== "sold" && repeats(`chip ${members.microchip}`, line);
-    if (sameChip && !sameAnimal) problems.microchip = `Line ${sameChip} has the same microchip.`;
+    else if (sameChip) problems.microchip = `Line ${sameChip} has the same microchip.`;
+    if (!target && !problems.id) {
+      if (members.name === undefined) problems.name ??= "A name is missing.";
+      if (!record.category && !problems.categoryId) problems.category ??= "A category is missing.";
+    }
 
-    const categoryId = category?.id;
+    const categoryId = category.id ?? target?.categoryId;
+    const known = { name: target?.name, status: target?.status, ...members };
+    const defaultStatus = !target && members.status === undefined ? store.defaultStatus : "";
     /** @type {CheckedRow} */
-    const row = { line, cells, kind: "invalid", problems, target, newName, holder,
-      shown: { name: members.name ?? target?.name ?? "", category: categoryText(record, categoryId, target, store), status: members.status ?? (members.status === undefined ? target?.status : "") ?? "" } };
+    const row = {
+      line, cells, kind: "invalid", problems, target, holder, newName,
+      shown: {
+        name: known.name ?? "",
+        category: record.category?.name ?? (categoryId === undefined ? (record.category?.id ?? "") : categoryName(categoryId)),
+        status: known.status ?? defaultStatus,
+      },
+    };
     if (Object.keys(problems).length) return row;
     if (!target) {
-      const status = members.status === undefined && store.defaultStatus ? { status: store.defaultStatus } : {};
-      const filled = Object.fromEntries(Object.entries({ ...members, ...status }).filter(([, value]) => value !== null));
-      return { ...row, kind: "new", create: nest(filled), categoryId, difference: summaryOf(filled), shown: { ...row.shown, status: row.shown.status || (status.status ?? "") } };
+      const all = defaultStatus ? { ...members, status: defaultStatus } : members;
+      const filled = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
+      return { ...row, kind: "new", create: nest(filled), categoryId: category.id, difference: summaryOf(filled) };
     }
-    const { patch, text } = changesOf(target, members);
-    const moves = categoryId !== undefined && categoryId !== String(target.categoryId);
-    const moved = moves && `Category: ${store.categoryNames.get(String(target.categoryId)) ?? `no. ${target.categoryId}`} → ${row.shown.category}`;
-    const isChanged = Object.keys(patch).length > 0 || moves;
-    return { ...row, kind: isChanged ? "changed" : "unchanged", update: patch, categoryId: moves ? categoryId : undefined,
-      difference: [moved, text].filter(Boolean).join("\n") };
+    const { patch, texts } = changesOf(target, members);
+    const isMoved = category.id !== undefined && category.id !== String(target.categoryId);
+    if (isMoved) texts.unshift(`Category: ${categoryName(target.categoryId)} → ${row.shown.category}`);
+    return { ...row, kind: texts.length ? "changed" : "unchanged", update: patch, categoryId: isMoved ? category.id : undefined,
+      difference: texts.join("\n") };
   };
-}
-
-/** @param {ImportRecord} record @param {string | undefined} id @param {Pet | undefined} target @param {StoreView} store */
-function categoryText({ category }, id, target, store) {
-  if (!category) return target ? (store.categoryNames.get(String(target.categoryId)) ?? `no. ${target.categoryId}`) : "";
-  return category.name ?? store.categoryNames.get(id ?? "") ?? `no. ${id ?? category.id}`;
 }

@@ -45,7 +45,7 @@ export function recognise(headings, words) {
   return { columns, conflicts };
 }
 
-/** The header at a row. Cells that are merged with those below extend it. @param {Table} table @returns {Omit<Header, "columns" | "conflicts">} */
+/** The header at a row. Cells that are merged with those below extend it. @param {Table} table */
 function headerAt({ rows, merged }, at = 0) {
   const { line } = rows[at];
   const last = merged.reduce((last, [[, from], [, to]]) => (from === line && to > last ? to : last), line);
@@ -74,7 +74,11 @@ export function findHeader(table, words) {
   return null;
 }
 
-/** The first visible sheet that has a header, or else the first that is not empty; with its table. @param {Sheet[]} sheets @param {Words} words */
+/**
+ * The first visible sheet that has a header, or else the first that is not empty; with its table.
+ * @param {Sheet[]} sheets
+ * @param {Words} words
+ */
 export async function firstTable(sheets, words) {
   let first = null;
   for (const sheet of sheets.filter(({ isHidden }) => !isHidden)) {
@@ -86,13 +90,20 @@ export async function firstTable(sheets, words) {
 }
 
 /** Whether a row is a header, if it names so much. Words such as “sold” are also cells. @param {string[]} columns */
-const isLikely = (columns) => columns.some((column) => ["name", "category", "categoryId", "id"].includes(column)) || columns.filter(Boolean).length > 1;
+const isLikely = (columns) =>
+  columns.filter(Boolean).length > 1 || columns.some((column) => ["name", "category", "categoryId", "id"].includes(column));
 
 /** How likely a row is the header: by the columns that it names. A title is one cell only. @param {Header} header */
 const rankOf = ({ columns, headings }) => columns.filter(Boolean).length * 2 + (headings.filter(Boolean).length > 1 ? 1 : 0);
 
-/** A header that was not found for sure: the row that names most columns, if one names any, or none. @param {Table} table @param {Words} words @returns {Header} */
-export function guessHeader(table, words, isHeader = /** @type {boolean | undefined} */ (undefined)) {
+/**
+ * The header, or what may be one: the row that names most columns. Without one, the columns are in the usual order.
+ * @param {Table} table
+ * @param {Words} words
+ * @param {boolean} [isHeader] what a person says
+ * @returns {Header}
+ */
+export function guessHeader(table, words, isHeader) {
   const found = isHeader === false ? null : findHeader(table, words);
   if (found) return found;
   const { length } = table.rows.slice(0, isHeader === false ? 1 : SEARCHED_ROWS);

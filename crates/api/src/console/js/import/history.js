@@ -2,7 +2,7 @@
 
 import { ApiError, send } from "../api.js";
 
-/** @import { PastImport } from "../../types" */
+/** @import { KeptAnimal, PastImport } from "../../types" */
 
 /** Several stores can be under one origin. */
 const STORAGE_KEY = `petstore-past-imports ${location.pathname}`;
@@ -37,7 +37,7 @@ export const findSame = (hash = "") => pastImports().find((past) => past.hash ==
  * @param {(undone: number) => void} progress
  */
 export async function undo(past, progress) {
-  /** @type {{ id: number, reason: string, message: string }[]} */
+  /** @type {KeptAnimal[]} */
   const kept = [];
   let [undone, cursor] = [0, ""];
   do {

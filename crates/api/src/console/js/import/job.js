@@ -40,7 +40,7 @@ async function nameCategory(id = "", name = "") {
   return id;
 }
 
-/** Creates the categories that rows need. @param {CheckedRow[]} rows @returns {Promise<Map<string, string>>} their numbers by folded name */
+/** Creates the categories that rows need. Returns their numbers by folded name. @param {CheckedRow[]} rows */
 async function createCategories(rows) {
   /** @type {Map<string, string>} */
   const ids = new Map();
@@ -177,7 +177,7 @@ export class ImportJob {
     this.#count(outcome);
     this.#pace = [...this.#pace, { time: performance.now(), rows: rows.length }].slice(-RATE_OVER);
     await keepChunk({ import: id, at, rows: [], outcome });
-    this.remember();
+    remember(this.past);
   }
 
   /** Whether another tab runs it. */
@@ -185,10 +185,10 @@ export class ImportJob {
     return (await navigator.locks?.query())?.held?.some(({ name }) => name === id) ?? false;
   }
 
-  /** Adds it to the history, as far as it is done. */
-  remember() {
+  /** What the history has of it, as far as it is done. */
+  get past() {
     const { id, name, time, hash } = this.kept;
-    remember({ id, name, time, hash, added: this.added, changed: this.changed });
+    return { id, name, time, hash, added: this.added, changed: this.changed };
   }
 
   /** Ends it: what is not done is not done any more. */

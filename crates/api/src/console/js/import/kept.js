@@ -33,7 +33,11 @@ function open() {
   return opened;
 }
 
-/** Runs in one transaction. A browser may refuse to store anything: then an import cannot be resumed later. @template T @param {(imports: IDBObjectStore, chunks: IDBObjectStore) => IDBRequest<T>} use */
+/**
+ * Runs in one transaction. A browser may refuse to store anything: then an import cannot be resumed later.
+ * @template T
+ * @param {(imports: IDBObjectStore, chunks: IDBObjectStore) => IDBRequest<T>} use
+ */
 async function run(use, mode = /** @type {IDBTransactionMode} */ ("readwrite")) {
   try {
     const transaction = (await open()).transaction([IMPORTS, CHUNKS], mode);

@@ -11,6 +11,7 @@ import { simplify } from "./words.js";
 const LIMIT = 2n ** 63n;
 const MAX_AMOUNT = 1_000_000_000_000;
 const MAX_PAIRS = 20;
+const KEY = /^metadata\.[\w-]{1,40}$/;
 /** The dates that the service accepts; it may be tomorrow already somewhere else. */
 const EARLIEST = "1900-01-01";
 const latest = () => new Date(Date.now() + 86_400_000).toISOString().slice(0, 10);
@@ -64,17 +65,24 @@ function priceOf(text = "", code = "", mapping) {
   if (!DIGITS.has(currency)) throw new CellError(`“${currency}” is not the code of a currency, such as EUR.`);
   const amount = parseAmount(text, currency);
   if (amount === null || amount > MAX_AMOUNT) {
-    throw new CellError(`“${text.trim()}” must be an amount such as ${decimal({ amount: 145_000, currency })}, without thousands separators.`);
+    const example = decimal({ amount: 145_000, currency });
+    throw new CellError(`“${text.trim()}” must be an amount such as ${example}, without thousands separators.`);
   }
   return { amount, currency };
 }
 
-/** A choice by its word in any language, or by what the person has chosen for it. @param {Mapping} mapping @param {"status" | "sex"} name */
-function choiceOf(text = "", name, mapping) {
+/**
+ * A choice by its word in any language, or by what the person has chosen for it.
+ * @param {string} text
+ * @param {"status" | "sex"} name
+ * @param {Mapping} mapping
+ */
+function choiceOf(text, name, mapping) {
   const word = simplify(text);
   const value = mapping.values[name]?.get(word) ?? mapping.words[name].get(word);
   if (value !== undefined) return value || null;
-  throw new CellError(`“${text.trim()}” must be ${Object.keys(MEMBERS.get(name)?.choices ?? {}).filter(Boolean).join(", ")} or empty.`);
+  const choices = Object.keys(MEMBERS.get(name)?.choices ?? {}).filter(Boolean);
+  throw new CellError(`“${text.trim()}” must be ${choices.join(", ")} or empty.`);
 }
 
 /** A status in yes and no. @param {Mapping} mapping */
@@ -103,8 +111,8 @@ function valueOf(column = "", text = "", mapping, cell) {
   if (column.startsWith("status=")) return flagOf(text, column.slice("status=".length), mapping);
   if (column === "status" || column === "sex") return choiceOf(text, column, mapping);
   if (column.startsWith("metadata.")) {
-    if (!/^[\w-]{1,40}$/.test(column.slice("metadata.".length))) throw new CellError("Its name must be 1 to 40 letters (A to Z), digits, hyphens or underscores.");
-    return textOf(unescapeFormula(text), 500);
+    if (KEY.test(column)) return textOf(unescapeFormula(text), 500);
+    throw new CellError("Its name must be 1 to 40 letters (A to Z), digits, hyphens or underscores.");
   }
   const { kind, max } = MEMBERS.get(column) ?? {};
   if (kind === "price") return priceOf(text, cell("currency"), mapping);

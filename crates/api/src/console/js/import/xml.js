@@ -32,7 +32,7 @@ export function attribute(attributes = "", name = "") {
   return found ? unescapeXml(found[1] ?? found[2]) : undefined;
 }
 
-/** Calls the handler for what is in a text. It ends the reading by returning true. @param {AsyncIterable<string>} pieces @param {XmlHandler} handler */
+/** Calls the handler for what is in a text. @param {AsyncIterable<string>} pieces @param {XmlHandler} handler */
 export async function readXml(pieces, handler) {
   const turn = pacer();
   let rest = "";
@@ -41,7 +41,6 @@ export async function readXml(pieces, handler) {
     let at = 0;
     for (let count = 1; ; count++) {
       const end = nextToken(text, at, handler);
-      if (end === true) return;
       if (end === at) break;
       at = end;
       if (count % 256 === 0) await turn();
@@ -52,7 +51,7 @@ export async function readXml(pieces, handler) {
   if (rest.trim()) throw new FileError(BROKEN);
 }
 
-/** Handles one token. Returns its end, or its start if the text does not have all of it. @param {XmlHandler} handler @returns {number | true} */
+/** Handles one token. Returns its end, or its start if the text does not have all of it. @param {XmlHandler} handler */
 function nextToken(text = "", at = 0, handler) {
   const start = text.indexOf("<", at);
   if (start < 0) return at;
@@ -77,8 +76,8 @@ function nextToken(text = "", at = 0, handler) {
     return start > at ? start : at;
   }
   const [, isEnd, name, attributes, isEmpty] = found;
-  if (!isEnd && handler.open?.(name, attributes)) return true;
-  if ((isEnd || isEmpty) && handler.close?.(name)) return true;
+  if (!isEnd) handler.open?.(name, attributes);
+  if (isEnd || isEmpty) handler.close?.(name);
   return TAG.lastIndex;
 }
 

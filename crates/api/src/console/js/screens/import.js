@@ -2,24 +2,27 @@
 
 import { load, toast } from "../app.js";
 import { button, el, fill } from "../dom.js";
-import { ago, plural } from "../format.js";
+import { ago, count, plural } from "../format.js";
 import { showCheck, outcomeText } from "../import/check-step.js";
 import { mapped, showColumns } from "../import/columns-step.js";
 import { openFile } from "../import/file.js";
 import { firstTable } from "../import/header.js";
-import { hashOf, pastImports } from "../import/history.js";
+import { hashOf, pastImports, remember } from "../import/history.js";
 import { ImportJob, RESUME_WITHIN, newImportId } from "../import/job.js";
 import { forgetImport, keptChunks, keptImports } from "../import/kept.js";
-import { currentImport, showRun, startImport, undoImport } from "../import/run-step.js";
+import { currentImport, showRun, startImport } from "../import/run-step.js";
 import { readRows } from "../import/text.js";
+import { showUndo } from "../import/undo-step.js";
 import { loadWords } from "../import/words.js";
 import { FileError } from "../import/zip.js";
 import { table } from "../list.js";
 import { key } from "../session.js";
 
-/** @import { ImportSource, KeptImport, Mount, Sheet } from "../../types" */
+/** @import { ImportSource, KeptImport, Mount, PastImport, Sheet, Table } from "../../types" */
 
 const STEPS = ["File", "Columns", "Check", "Import"];
+const INTRODUCTION = "Drop an Excel workbook (.xlsx) or a CSV file here. The names of its columns are recognised in several " +
+  "languages, and nothing is changed before you have seen what would be.";
 
 /** Its styles are not part of the first screen. @type {Promise<void>} */
 const styled = new Promise((resolve) => {
@@ -48,7 +51,7 @@ export function mount(outer, _, end) {
     const past = el("section");
     fill(root, el("p.problem", { role: "alert" }, problem),
       el("div.drop", el("h2", "Import animals from a spreadsheet"),
-        el("p.muted", "Drop an Excel workbook (.xlsx) or a CSV file here. The names of its columns are recognised in several languages, and nothing is changed before you have seen what would be."),
+        el("p.muted", INTRODUCTION),
         el("label.btn.primary", "Choose a file", file), paste), past);
     showPast(past);
   };
@@ -60,12 +63,16 @@ export function mount(outer, _, end) {
     const all = pastImports().filter(({ id }) => !kept.some((other) => other.id === id));
     fill(section, notices, all.length > 0 && [
       el("h2.section", "Recent imports on this device"),
-      table(["File", "When", "Outcome", ""], el("tbody", all.map((past) => el("tr",
-        el("td", el("b", past.name)), el("td.when", { title: new Date(past.time).toLocaleString() }, ago(past.time)),
-        el("td", outcomeText(past.added, past.changed)),
-        el("td.steps", past.undone ? el("span.muted", "undone")
-          : past.added + past.changed > 0 && button("Undo…", "small", () => undoImport(root, past, end, choose), { "data-write": true, "aria-label": `Undo the import of ${past.name}…` })))))),
+      table(["File", "When", "Outcome", ""], el("tbody", all.map(pastRow))),
     ]);
+  };
+
+  /** @param {PastImport} past */
+  const pastRow = (past) => {
+    const label = { "data-write": true, "aria-label": `Undo the import of ${past.name}…` };
+    const undo = past.added + past.changed > 0 && button("Undo…", "small", () => showUndo(root, past, end, choose), label);
+    return el("tr", el("td", el("b", past.name)), el("td.when", { title: new Date(past.time).toLocaleString() }, ago(past.time)),
+      el("td", outcomeText(past.added, past.changed)), el("td.steps", past.undone ? el("span.muted", "undone") : undo));
   };
 
   /** @param {KeptImport} kept */
@@ -73,7 +80,7 @@ export function mount(outer, _, end) {
     const { id, name, time } = kept;
     const chunks = await keptChunks(id);
     const job = new ImportJob(kept, chunks);
-    const done = `${plural(job.done, "row")} of ${plural(job.total, "row").replace(/ .*/, "")}`;
+    const done = `${plural(job.done, "row")} of ${count(job.total)}`;
     if (await ImportJob.isRunning(id)) return el("p.notice", `${name} is being imported in another tab.`);
     if (kept.key !== key.id || Date.now() - time > RESUME_WITHIN) {
       await forgetImport(id);
@@ -85,12 +92,12 @@ export function mount(outer, _, end) {
       run();
     };
     const discard = async () => {
-      job.remember();
+      remember(job.past);
       await job.end();
       choose();
     };
-    return el("div.notice.warn", el("span", `The import of ${name} was interrupted after ${done}. Animals that were added are not added again.`),
-      el("span.bar", button("Resume", "small primary", resume, { "data-write": true }), button("Discard", "small", discard)));
+    const text = `The import of ${name} was interrupted after ${done}. Animals that were added are not added again.`;
+    return el("div.notice.warn", el("span", text), el("span.bar", button("Resume", "small primary", resume, { "data-write": true }), button("Discard", "small", discard)));
   };
 
   /** Reads, and says what is wrong with a file. @param {() => Promise<void>} read */
@@ -117,10 +124,11 @@ export function mount(outer, _, end) {
 
   const openPasted = (text = "") => attempt(async () => {
     const words = await load(loadWords());
-    const rows = async () => ({ rows: await readRows(text, true), merged: [] });
-    const sheet = { name: "", isHidden: false, rows };
-    const table = await rows();
-    if (!end.aborted) columns(mapped({ name: "Pasted cells", hash: hashOf(new TextEncoder().encode(text)), encoding: "", sheets: [sheet], sheet, table }, words));
+    /** @type {Table} */
+    const table = { rows: await readRows(text, true), merged: [] };
+    const sheet = { name: "", isHidden: false, rows: async () => table };
+    const hash = hashOf(new TextEncoder().encode(text));
+    if (!end.aborted) columns(mapped({ name: "Pasted cells", hash, encoding: "", sheets: [sheet], sheet, table }, words));
   });
 
   /** @param {ImportSource} source */
