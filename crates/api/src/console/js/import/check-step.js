@@ -24,7 +24,7 @@ const KINDS = /** @type {const} */ (["new", "changed", "unchanged", "invalid"]);
 
 /** What is wrong with a row, for a person. @param {Record<string, string>} problems */
 const problemText = (problems) => Object.entries(problems).map(([column, text]) =>
-  (column ? `${columnLabel(column)}: ${text}` : text)).join("\n");
+  (column ? `${columnLabel(column.split("=")[0])}: ${text}` : text)).join("\n");
 
 /** A cell of a workbook may look like a formula. Numbers are none. */
 const safeCell = (cell = "") => (/^[+-]?[\d.,]+$/.test(cell) ? cell : escapeFormula(unescapeFormula(cell)));

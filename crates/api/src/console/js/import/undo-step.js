@@ -1,7 +1,7 @@
 // Undoes an import.
 
 import { ApiError } from "../api.js";
-import { message, showFailure } from "../app.js";
+import { message, sentenceOf, showFailure } from "../app.js";
 import { button, el, fill } from "../dom.js";
 import { count, plural } from "../format.js";
 import { confirm } from "../forms.js";
@@ -13,6 +13,13 @@ import { isTooOld, undo } from "./history.js";
 
 const MAX_SHOWN = 200;
 const KEPT_AS_THEY_ARE = "Animals that were changed, reserved or sold since stay as they are.";
+/** Why an animal was kept; the service may add reasons. */
+const REASONS = new Map(Object.entries({
+  changed: "It was changed since.",
+  deleted: "It was deleted since.",
+  ordered: "It was reserved or sold since.",
+  microchip_taken: "Another animal has its former microchip now.",
+}));
 const TOO_OLD = "This import can no longer be undone: the store does not keep its events any more.";
 
 /** "deletes 5 animals that it added and changes 2 back". @param {PastImport} past */
@@ -49,8 +56,11 @@ export async function showUndo(root, past, end, another) {
 /** @param {HTMLElement} root @param {number} undone @param {KeptAnimal[]} kept @param {() => void} another */
 function showUndone(root, undone, kept, another) {
   const title = el("h2", { tabindex: -1 }, "The import was undone");
-  const rows = kept.slice(0, MAX_SHOWN).map(({ id, message }) =>
-    el("tr", el("td", el("a", { href: `#/animals/${id}` }, names.pets.get(id) || `Animal ${id}`)), el("td", message)));
+  const rows = kept.slice(0, MAX_SHOWN).map(({ id, reason, message }) => {
+    const name = names.pets.get(id);
+    return el("tr", el("td", name ? el("a", { href: `#/animals/${id}` }, name) : `Animal ${id}`),
+      el("td", REASONS.get(reason) ?? sentenceOf(message)));
+  });
   fill(root, el("div.drop", { role: "status" }, title, el("p", `${plural(undone, "animal is", "animals are")} as before.`),
     kept.length > 0 && el("p", `${plural(kept.length, "animal was", "animals were")} kept.`),
     el("div.bar", el("a.btn.primary", { href: "#/animals" }, "Show animals"), button("Import another file", "", another))),
