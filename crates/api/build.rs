@@ -15,9 +15,10 @@ use std::{
 use flate2::{Compression, Crc, write::GzEncoder};
 
 /// The files of the docs page: our own, and Swagger UI's.
-const OURS: [&str; 4] = [
+const OURS: [&str; 5] = [
     "theme.css",
     "docs/docs.js",
+    "docs/navigation.js",
     "docs/docs.css",
     "docs/icon.svg",
 ];

@@ -104,6 +104,12 @@ impl Import {
             1.. => format!(", skipped {}", counted(invalid, &format!("invalid {unit}"))),
         };
         if invalid > 0 && !self.skip_invalid {
+            if self.dry_run {
+                status!(
+                    "Checked {name}: {content}{}.",
+                    skipped.replace("skipped ", "")
+                );
+            }
             let (are, them) = match invalid {
                 1 => ("is", "it"),
                 _ => ("are", "them"),

@@ -21,14 +21,15 @@ use std::{
 
 use clap::ValueEnum;
 
-use super::escape_path;
 use encoding::Encoding;
 use kind::Kind;
 use xlsx::Sheet;
 
 pub use columns::list;
 pub use options::TableOptions;
-pub use record::{CategoryReference, PetRecord, RecordError, Records, ResolvedPet};
+#[cfg(test)]
+pub use record::CategoryReference;
+pub use record::{PetRecord, RecordError, Records, ResolvedPet};
 pub use table::Table;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,15 +46,13 @@ impl Format {
     /// Returns the chosen format, or else that of the file's extension.
     pub fn of(path: &Path, chosen: Option<Self>) -> Result<Self, String> {
         let format = chosen.or_else(|| Self::from_extension(path));
-        format.ok_or_else(|| match path.as_os_str().as_encoded_bytes() {
-            b"-" => "the format of standard input is not known; add --format csv, --format xlsx \
-                     or --format jsonl"
-                .into(),
-            _ => format!(
-                "{} is not .csv, .xlsx or .jsonl; use one of these, or add --format csv, --format \
-                 xlsx or --format jsonl",
-                escape_path(path)
-            ),
+        format.ok_or_else(|| {
+            let unknown = if path.as_os_str() == "-" {
+                "the format of standard input is not known; add"
+            } else {
+                "its name does not end with .csv, .xlsx or .jsonl; rename it, or add"
+            };
+            format!("{unknown} --format csv, --format xlsx or --format jsonl")
         })
     }
 

@@ -130,9 +130,14 @@ async fn every_combination_of_filters_finds_exactly_its_pets(backend: Backend) {
             let mut found: Vec<_> = pets.iter().collect();
             let mut pairs = Vec::new();
             if filters & 1 != 0 {
-                let status = STATUSES[random.random_range(1..4)];
-                found.retain(|pet| pet.status == status);
-                pairs.push(("status", status.unwrap().to_string()));
+                let chosen = random.random_range(1..8);
+                let mut statuses: Vec<_> = (0..3)
+                    .filter(|status| chosen >> status & 1 == 1)
+                    .filter_map(|status| STATUSES[status + 1])
+                    .collect();
+                statuses.reverse();
+                found.retain(|pet| pet.status.is_some_and(|it| statuses.contains(&it)));
+                pairs.push(("status", statuses.join(",")));
             }
             if filters & 2 != 0 {
                 let category = CATEGORIES[random.random_range(0..4)];
@@ -271,6 +276,9 @@ async fn short_pages_lead_to_all_items(backend: Backend) {
         ("pets?name=x&status=sold", &[], false),
         ("pets?name=rex&status=sold&id=399,400,401", &[399], false),
         ("pets?status=sold&categoryId=7", &rare, false),
+        ("pets?status=sold,pending&categoryId=7", &rare, false),
+        ("pets?status=pending,sold", &rare, false),
+        ("pets?name=re&status=sold,pending", &rare, true),
         ("store/orders?petId=1&status=returned", &rare, true),
         ("store/orders?petId=1&status=completed", &[], true),
         ("store/orders?petId=2&status=returned", &[], false),

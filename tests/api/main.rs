@@ -25,6 +25,7 @@ mod get_pet;
 mod granting_access;
 mod harness;
 mod http1;
+mod http1_unread_bodies;
 mod http2;
 mod http2_floods;
 mod http2_unread;
@@ -38,6 +39,7 @@ mod preconditions;
 mod public_endpoints;
 mod rate_limit;
 mod sales;
+mod search;
 mod strict_handling;
 mod strictness;
 mod tls;
@@ -64,6 +66,7 @@ const FILES: &[&[Case]] = &[
     get_pet::CASES,
     granting_access::CASES,
     http1::CASES,
+    http1_unread_bodies::CASES,
     http2::CASES,
     http2_floods::CASES,
     http2_unread::CASES,
@@ -77,6 +80,7 @@ const FILES: &[&[Case]] = &[
     public_endpoints::CASES,
     rate_limit::CASES,
     sales::CASES,
+    search::CASES,
     strict_handling::CASES,
     strictness::CASES,
     tls::CASES,

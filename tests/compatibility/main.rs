@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 fn contract() -> Value {
     let address = "http://127.0.0.1:8080/v1".parse().unwrap();
-    serde_json::from_str(&Contract::new(&address, None).json).unwrap()
+    serde_json::from_str(&Contract::new(address, None).json()).unwrap()
 }
 
 fn released() -> Value {
@@ -46,6 +46,14 @@ fn remove(object: &mut Value, member: &str) {
 
 fn schema<'a>(contract: &'a mut Value, name: &str) -> &'a mut Value {
     &mut contract["components"]["schemas"][name]
+}
+
+/// Replaces the schema of the status by which pets are listed, which has three values.
+fn replace_status(contract: &mut Value, schema: Value) {
+    let parameters = &mut contract["paths"]["/pets"]["get"]["parameters"];
+    let mut parameters = parameters.as_array_mut().unwrap().iter_mut();
+    let status = parameters.find(|parameter| parameter["name"] == "status");
+    status.unwrap()["schema"] = schema;
 }
 
 #[test]
@@ -137,6 +145,19 @@ fn stricter_requirements_are_breaking() {
         ("pattern", |c| {
             schema(c, "PetName")["pattern"] = json!("^[a-z]+$")
         }),
+        ("parameter status: pattern", |c| {
+            replace_status(
+                c,
+                json!({"type": "string", "pattern": "^(available|sold)$"}),
+            )
+        }),
+        ("parameter status: pattern", |c| {
+            let values = json!(["available", "pending", "sold"]);
+            replace_status(
+                c,
+                json!({"type": "string", "enum": values, "pattern": "^[a-z]+$"}),
+            )
+        }),
         ("type", |c| {
             schema(c, "CategoryId")["type"] = json!("string")
         }),
@@ -148,13 +169,19 @@ fn stricter_requirements_are_breaking() {
 
 #[test]
 fn additions_are_compatible() {
-    let changes: [Change; 6] = [
+    let changes: [Change; 7] = [
         |c| c["paths"]["/pets"]["patch"] = json!({"operationId": "x", "responses": {}}),
         |c| c["paths"]["/pets"]["get"]["responses"]["429"] = json!({"description": "x"}),
         |c| schema(c, "Pet")["properties"]["colour"] = json!({"type": "string"}),
         |c| schema(c, "NewPet")["properties"]["colour"] = json!({"type": "string"}),
         |c| c["components"]["parameters"]["Limit"]["schema"]["maximum"] = json!(200),
         |c| remove(&mut c["paths"], "/store/orders"), // experimental
+        |c| {
+            replace_status(
+                c,
+                json!({"type": "string", "pattern": "^(available|pending|sold|,)+$"}),
+            )
+        },
     ];
     for change in changes {
         let mut changed = released();

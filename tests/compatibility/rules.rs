@@ -1,7 +1,7 @@
 //! The definition of a breaking change: it removes something that clients may rely on, or
 //! requires something that they did not have to send.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Lists the changes in `new` that could break a client written for `old`. Operations and schemas
 /// marked `x-stability: experimental` or `beta` may change.
@@ -253,10 +253,21 @@ impl<'a> Comparison<'a> {
                 self.report(location, &format!("{limit} lowered"));
             }
         }
-        if !new["pattern"].is_null() && new["pattern"] != old["pattern"] {
+        if !new["pattern"].is_null()
+            && new["pattern"] != old["pattern"]
+            && !is_wider(&old["enum"], new)
+        {
             self.report(location, "pattern changed");
         }
     }
+}
+
+/// True if a pattern takes the place of an enum and accepts all of its values.
+fn is_wider(values: &Value, new: &Value) -> bool {
+    let pattern = json!({"pattern": new["pattern"]});
+    let pattern = jsonschema::draft202012::new(&pattern).unwrap();
+    let values = values.as_array().filter(|_| new["enum"].is_null());
+    values.is_some_and(|values| values.iter().all(|value| pattern.is_valid(value)))
 }
 
 fn is_stable(part: &Value) -> bool {

@@ -31,6 +31,9 @@ def before_load_schema(context, raw_schema):
     components["schemas"]["Replay"]["properties"]["after"] = {"enum": ["now"]}
     replay = raw_schema["paths"]["/webhooks/{webhookId}/replay"]["post"]["requestBody"]
     del replay["content"]["application/json"]["examples"]["event"]
+    # The schema cannot say how many words a text has.
+    search = {"type": "string", "pattern": "^[A-Za-z0-9]{1,20}( [A-Za-z0-9]{1,20}){0,3}$"}
+    components["parameters"]["Search"]["schema"] = search
     # A date may not be in the future, which the schema cannot say.
     components["schemas"]["PastDate"] = {
         "type": "string",

@@ -234,16 +234,16 @@ fn assert_interrupted(name: &str, code: i32, line: &str, sentence: &str) {
 /// A consistent store: an available, a reserved and a sold pet, one with a returned order,
 /// one that was deleted after it was sold, and one without a status.
 const STORE: &str = "
-    INSERT INTO pets (name, search_name, category_id, status) VALUES
-        ('A', 'a', 1, 'available'), ('B', 'b', 1, 'pending'), ('C', 'c', 1, 'sold'),
-        ('D', 'd', 2, 'available'), ('E', 'e', 1, NULL);
+    INSERT INTO pets (name, search_name, search_words, category_id, status) VALUES
+        ('A', 'a', 'a', 1, 'available'), ('B', 'b', 'b', 1, 'pending'), ('C', 'c', 'c', 1, 'sold'),
+        ('D', 'd', 'd', 2, 'available'), ('E', 'e', 'e', 1, NULL);
     INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at) VALUES
         (2, 'placed', 5, 5, NULL), (3, 'completed', 5, 6, 6), (4, 'returned', 5, 8, 7),
         (1, 'cancelled', 5, 6, NULL), (6, 'completed', 5, 6, 6);
     INSERT INTO categories VALUES (1, 'Dogs', 'dogs'), (-2, 'Straße', 'strasse');";
 
 /// Damage that both databases can have, and what is reported.
-const DAMAGE: [(&str, &str); 23] = [
+const DAMAGE: [(&str, &str); 26] = [
     (
         "UPDATE pets SET status = 'available' WHERE id = 2",
         "open orders whose animal is not pending: 1",
@@ -287,6 +287,18 @@ const DAMAGE: [(&str, &str); 23] = [
     (
         "UPDATE pets SET name = 'F' WHERE id < 3",
         "animals that a search does not find by their name: 2",
+    ),
+    (
+        "UPDATE pets SET search_words = 'c c2' WHERE id = 3",
+        "animals that a search does not find by their name: 1",
+    ),
+    (
+        "UPDATE pet_words SET pet_id = 9 WHERE pet_id < 3",
+        "words of no animal: 2",
+    ),
+    (
+        "DELETE FROM pet_words WHERE pet_id = 5",
+        "words that a search does not find: 1",
     ),
     (
         "UPDATE categories SET folded_name = 'straße' WHERE id = -2",

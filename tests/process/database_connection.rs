@@ -139,7 +139,7 @@ fn an_unverified_server_on_another_machine_causes_a_warning() {
 }
 
 /// Requires the password of a new role, `till`, whose password is `a/secret`.
-fn require_password(cluster: &Cluster) {
+pub fn require_password(cluster: &Cluster) {
     cluster.psql(
         "postgres",
         "CREATE ROLE till LOGIN SUPERUSER PASSWORD 'a/secret';

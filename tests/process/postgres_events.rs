@@ -27,7 +27,10 @@ async fn session(deployment: &Deployment) -> tokio_postgres::Client {
 }
 
 fn insert(name: &str) -> String {
-    format!("INSERT INTO pets (name, search_name, category_id) VALUES ('{name}', '{name}', 1)")
+    format!(
+        "INSERT INTO pets (name, search_name, search_words, category_id)
+         VALUES ('{name}', '{name}', '{name}', 1)"
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,8 +48,8 @@ fn store_and_backup() -> Home {
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;
-         INSERT INTO pets (name, search_name, category_id, status)
-         VALUES ('C', 'c', 1, 'available')",
+         INSERT INTO pets (name, search_name, search_words, category_id, status)
+         VALUES ('C', 'c', 'c', 1, 'available')",
     )
     .unwrap();
     // The last connection to close would delete the WAL.

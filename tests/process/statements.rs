@@ -18,8 +18,9 @@ fn statements(finished: &CommandResult) -> Vec<(String, String)> {
 }
 
 /// The tables that grow with the store.
-const GROWING: [&str; 6] = [
+const GROWING: [&str; 7] = [
     "pets",
+    "pet_words",
     "orders",
     "categories",
     "events",

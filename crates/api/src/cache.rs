@@ -44,17 +44,16 @@ pub enum CacheKey {
     Categories(ListQuery<CategoryFilter>),
     Orders(ListQuery<OrderFilter>),
     Order(OrderId),
-    Inventory,
+    /// The counts of all pets, or of those that match a filter.
+    Inventory(Option<PetFilter>),
 }
 
 impl CacheKey {
-    /// The size of the key on the heap: a list of ids.
+    /// The size of the key on the heap: a list of ids, and a search.
     fn heap_size(&self) -> u64 {
         match self {
-            Self::Pets(query) => {
-                let ids = query.filter.ids.as_ref();
-                ids.map_or(0, |ids| size_of_val(ids.as_slice()) as u64)
-            }
+            Self::Pets(query) => query.filter.heap_size() as u64,
+            Self::Inventory(Some(filter)) => filter.heap_size() as u64,
             _ => 0,
         }
     }
@@ -283,7 +282,7 @@ mod tests {
                     Invalidation::OnAnyWrite,
                 ))
             };
-            match self.cache.get_or_read(CacheKey::Inventory, read) {
+            match self.cache.get_or_read(CacheKey::Inventory(None), read) {
                 CachedRead::Pending(mut pending) => {
                     assert!((&mut pending).now_or_never().is_none());
                     pending

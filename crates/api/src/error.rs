@@ -31,6 +31,8 @@ pub enum ApiError {
     /// Carries the scopes of which the key needs one.
     InsufficientScope(&'static [Scope]),
     NotFound(&'static str),
+    /// Carries the path of the API that is most similar, if one is.
+    NoSuchPath(Option<&'static str>),
     /// Carries the methods that the path allows.
     MethodNotAllowed(Cow<'static, str>),
     RequestTimeout(&'static str),
@@ -60,10 +62,8 @@ pub enum ApiError {
     DeliveryEventGone(Gone),
     PreconditionFailed(&'static str),
     BodyTooLarge,
-    /// Carries the media types that the operation accepts.
-    UnsupportedMediaType(&'static [&'static str]),
-    /// Carries the same media types, for the headers of the response.
-    UnsupportedContentEncoding(&'static [&'static str]),
+    UnsupportedMediaType(UnsupportedContent),
+    UnsupportedContentEncoding(UnsupportedContent),
     IdempotencyKeyReused,
     RateLimited {
         kind: LimitKind,
@@ -83,6 +83,15 @@ pub enum ApiError {
     TooManyTests,
     /// Shed: too many requests are in flight.
     Overloaded,
+}
+
+/// A body that an operation does not accept.
+#[derive(Debug, Clone)]
+pub struct UnsupportedContent {
+    /// The media types that the operation accepts.
+    pub accepted: &'static [&'static str],
+    /// The header of the request, quoted.
+    pub got: String,
 }
 
 /// The limit on streams and long polls that is reached.
@@ -193,10 +202,18 @@ impl ApiError {
             Self::NotFound(message) => {
                 Description::new(StatusCode::NOT_FOUND, "not_found", *message)
             }
-            Self::MethodNotAllowed(_) => Description::new(
+            Self::NoSuchPath(similar) => {
+                let hint = match similar {
+                    Some(path) => format!("did you mean {path}? See"),
+                    None => "see".into(),
+                };
+                let message = format!("no such path; {hint} /v1/openapi.yaml for the API");
+                Description::new(StatusCode::NOT_FOUND, "not_found", message)
+            }
+            Self::MethodNotAllowed(methods) => Description::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
-                "method not allowed; see the Allow header for the supported methods",
+                format!("method not allowed; this path has {methods}"),
             ),
             Self::RequestTimeout(message) => {
                 Description::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", *message)
@@ -313,18 +330,21 @@ impl ApiError {
                 "body_too_large",
                 format!("body: must be at most {MAX_BODY_BYTES} bytes"),
             ),
-            Self::UnsupportedMediaType(types) => Description::new(
+            Self::UnsupportedMediaType(UnsupportedContent { accepted, got }) => Description::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "unsupported_media_type",
                 format!(
-                    "Content-Type: must be {}; a charset, if given, must be utf-8",
-                    types.join(" or ")
+                    "Content-Type: must be {}, got {got}; a charset, if given, must be utf-8",
+                    accepted.join(" or ")
                 ),
             ),
-            Self::UnsupportedContentEncoding(_) => Description::new(
+            Self::UnsupportedContentEncoding(UnsupportedContent { got, .. }) => Description::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "unsupported_media_type",
-                "Content-Encoding: must be identity or absent; send the body uncompressed",
+                format!(
+                    "Content-Encoding: must be identity or absent, got {got}; send the body \
+                     uncompressed"
+                ),
             ),
             Self::IdempotencyKeyReused => Description::new(
                 StatusCode::UNPROCESSABLE_ENTITY,

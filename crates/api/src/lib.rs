@@ -15,6 +15,7 @@ mod categories;
 mod compression;
 mod console;
 mod context;
+mod contracts;
 mod cors;
 mod docs;
 mod error;
@@ -39,7 +40,9 @@ mod request;
 mod response;
 mod router;
 mod routes;
+mod similar_path;
 mod state;
+mod unknown_parameters;
 mod webhooks;
 
 use http::{HeaderValue, Request, header};

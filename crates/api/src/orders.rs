@@ -15,6 +15,7 @@ use domain::{
     order::{
         Order, OrderChange, OrderFilter, OrderId, OrderRejection, PlaceOrderRequest, Transition,
     },
+    pet::FilteredInventory,
 };
 use server::Response;
 
@@ -170,10 +171,19 @@ async fn transition(
     })
 }
 
-pub fn get_inventory<'a>(api: &'a Api, _: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
+pub fn get_inventory<'a>(
+    api: &'a Api,
+    request: &RequestHead<'_>,
+) -> Result<CachedRead<'a>, ApiError> {
+    let filter = FilteredInventory::parse_filter(request.query());
+    let filter = filter.map_err(ApiError::InvalidParameter)?;
+    let key = CacheKey::Inventory(filter.clone());
     let read = || async move {
-        let response = response::resource(&api.store.counts().await?.pets);
+        let response = match filter {
+            None => response::resource(&api.store.counts().await?.pets),
+            Some(filter) => response::resource(&api.store.pet_count(filter).await?),
+        };
         Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))
     };
-    Ok(api.cache.get_or_read(CacheKey::Inventory, read))
+    Ok(api.cache.get_or_read(key, read))
 }

@@ -42,6 +42,12 @@ impl RateLimit {
         seconds: 60,
     };
 
+    /// The limit on new hosts for which the contract is written.
+    pub const NEW_HOSTS: Self = Self {
+        requests: 20,
+        seconds: 20,
+    };
+
     /// Returns the emission interval: the time until one request is replenished, in nanoseconds.
     fn interval(self) -> u64 {
         u64::from(self.seconds) * NANOS_PER_SECOND / u64::from(self.requests)

@@ -12,9 +12,10 @@ use super::{
     admission::InFlight,
     auth::Authorization,
     context::{RequestContext, Wait},
-    error::ApiError,
+    error::{ApiError, UnsupportedContent},
     operation::Operation,
     preconditions::Preconditions,
+    unknown_parameters::UnknownParameters,
 };
 use domain::{
     api_key::{KeyHash, Scopes},
@@ -65,17 +66,19 @@ impl<'a> RequestHead<'a> {
         self.authorization.caller().hash
     }
 
+    /// Returns the query parameters that the operation does not have.
+    pub fn unknown_parameters(&self) -> UnknownParameters<'a> {
+        UnknownParameters::find(self.head.uri.query(), self.operation.query_parameters)
+    }
+
     /// With strict handling, rejects query parameters that would be ignored.
     pub fn reject_unknown_parameters(&self) -> Result<(), ApiError> {
-        let Some(query) = self.head.uri.query().filter(|_| self.is_strict) else {
+        if !self.is_strict {
             return Ok(());
-        };
-        let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
-        let mut names: Vec<_> = pairs.iter().map(|(name, _)| &**name).collect();
-        names.sort_unstable();
-        names.dedup();
+        }
+        let unknown = self.unknown_parameters();
         let known = self.operation.query_parameters;
-        match describe_unknown("query parameter", names, known) {
+        match describe_unknown("query parameter", unknown.names().collect(), known) {
             Some(message) => Err(ApiError::UnknownParameter(message)),
             None => Ok(()),
         }
@@ -83,8 +86,12 @@ impl<'a> RequestHead<'a> {
 
     /// Reads the query parameters of a list. Unknown ones are ignored.
     pub fn list_query<F: Filter>(&self) -> Result<ListQuery<F>, ApiError> {
-        let query = self.head.uri.query().unwrap_or("");
-        ListQuery::parse(query).map_err(ApiError::InvalidParameter)
+        ListQuery::parse(self.query()).map_err(ApiError::InvalidParameter)
+    }
+
+    /// Returns the query string, which is empty if there is none.
+    pub fn query(&self) -> &str {
+        self.head.uri.query().unwrap_or("")
     }
 
     pub fn preconditions(&self) -> Preconditions<'a> {
@@ -232,11 +239,17 @@ impl<'a> ApiRequest<'a> {
     }
 
     async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
+        let unsupported = |name| UnsupportedContent {
+            accepted: types,
+            got: quoted_header(self.headers(), name),
+        };
         if !has_media_type(self.headers(), types) {
-            return Err(ApiError::UnsupportedMediaType(types));
+            let content = unsupported(header::CONTENT_TYPE);
+            return Err(ApiError::UnsupportedMediaType(content));
         }
         if is_encoded(self.headers()) {
-            return Err(ApiError::UnsupportedContentEncoding(types));
+            let content = unsupported(header::CONTENT_ENCODING);
+            return Err(ApiError::UnsupportedContentEncoding(content));
         }
         self.body().await
     }
@@ -355,6 +368,13 @@ fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
             .iter()
             .any(|known| media_type.trim().eq_ignore_ascii_case(known))
         && parameters.split(';').all(is_utf8)
+}
+
+/// Quotes the values of a header for use in a message.
+fn quoted_header(headers: &HeaderMap, name: HeaderName) -> String {
+    let values = header_values(headers, name).map(|value| value.as_bytes());
+    let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
+    quoted(&values.join(", "))
 }
 
 /// Returns true if the body has a content coding. None is supported.

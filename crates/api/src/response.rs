@@ -4,7 +4,6 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use super::{
     compression::{self, Coding},
@@ -92,11 +91,11 @@ pub fn etag(content: &impl Serialize) -> HeaderValue {
 /// Returns a strong entity tag made from the content, so it is the same on every replica and
 /// after a restart. It covers the link: a page that gets a next one changes.
 fn etag_of(body: &[u8], link: Option<&HeaderValue>) -> HeaderValue {
-    let digest = Sha256::new()
-        .chain_update(body)
-        .chain_update(link.map_or(&b""[..], HeaderValue::as_bytes))
+    let digest = blake3::Hasher::new()
+        .update(body)
+        .update(link.map_or(&b""[..], HeaderValue::as_bytes))
         .finalize();
-    let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..16]));
+    let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest.as_bytes()[..16]));
     HeaderValue::try_from(tag).expect("base64 is printable ASCII")
 }
 

@@ -83,7 +83,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 
 #[rustfmt::skip]
 fn routes() -> Vec<Route> { routes! {
-    GET    "pets"                                            "listPets"            [PetsRead]                           cached    pets::list_pets()                     [limit cursor sort status categoryId name id microchip],
+    GET    "pets"                                            "listPets"            [PetsRead]                           cached    pets::list_pets()                     [limit cursor sort status categoryId name q id microchip],
     POST   "pets"                                            "createPet"           [PetsWrite]                          async     pets::create_pet(),
     GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           cached    pets::get_pet(PET_ID),
     PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          async     pets::update_pet(PET_ID),
@@ -91,7 +91,7 @@ fn routes() -> Vec<Route> { routes! {
     GET    "categories"                                      "listCategories"      [PetsRead]                           cached    categories::list_categories()         [limit cursor],
     PUT    "categories/{categoryId}"                         "putCategory"         [PetsWrite]                          async     categories::put_category(CATEGORY_ID),
     DELETE "categories/{categoryId}"                         "deleteCategory"      [PetsWrite]                          async     categories::delete_category(CATEGORY_ID),
-    GET    "store/inventory"                                 "getInventory"        [PetsRead]                           cached    orders::get_inventory(),
+    GET    "store/inventory"                                 "getInventory"        [PetsRead]                           cached    orders::get_inventory()               [categoryId q],
     GET    "store/orders"                                    "listOrders"          [OrdersRead]                         cached    orders::list_orders()                 [limit cursor sort status petId],
     POST   "store/orders"                                    "placeOrder"          [OrdersWrite]                        async     orders::place_order(),
     GET    "store/orders/{orderId}"                          "getOrder"            [OrdersRead]                         cached    orders::get_order(ORDER_ID),

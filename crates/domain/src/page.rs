@@ -15,6 +15,7 @@ impl PageLimit {
     pub const MIN: u8 = 1;
     pub const MAX: u8 = 100;
     pub const DEFAULT: Self = Self(20);
+    pub const LARGEST: Self = Self(Self::MAX);
 
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         parse_positive_decimal(text)
@@ -55,6 +56,13 @@ impl Sort {
                 let reason = format!("must be one of asc, desc, got {}", quoted(text));
                 Err(Invalid::new("sort", reason))
             }
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Asc => "asc",
+            Self::Desc => "desc",
         }
     }
 }
@@ -179,6 +187,11 @@ pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
     fn is_sorted_by_id(&self) -> bool {
         true
     }
+
+    /// Returns the direction of the list, if the query does not say.
+    fn default_sort(&self) -> Sort {
+        Sort::Asc
+    }
 }
 
 /// Sets a query parameter. Fails if it was set already.
@@ -218,8 +231,8 @@ impl<F: Filter> ListQuery<F> {
             }
         }
         let mut parsed = Self {
+            sort: sort.unwrap_or_else(|| filter.default_sort()),
             filter,
-            sort: sort.unwrap_or_default(),
             limit: limit.unwrap_or(PageLimit::DEFAULT),
             after: None,
         };
@@ -263,8 +276,8 @@ impl<F: Filter> ListQuery<F> {
     /// Returns the parameters that a cursor belongs to.
     fn parameters(&self) -> Parameters<'_> {
         let mut parameters = self.filter.parameters();
-        if self.sort == Sort::Desc {
-            parameters.push(("sort", "desc".into()));
+        if self.sort != self.filter.default_sort() {
+            parameters.push(("sort", self.sort.as_str().into()));
         }
         parameters
     }

@@ -1,8 +1,11 @@
 //! Pets: their types, validation, and the rules for changing and deleting one.
 
 mod filter;
+mod inventory;
 mod metadata;
 mod microchip;
+mod search;
+mod statuses;
 
 use serde::Serialize;
 
@@ -18,9 +21,12 @@ use crate::{
     text::{Lines, Text},
 };
 
-pub use filter::{NamePrefix, PetFilter, PetIds, search_name};
+pub use filter::{NamePrefix, PetFilter, PetIds, prefix_end, search_name};
+pub use inventory::{FilteredInventory, Inventory};
 pub use metadata::Metadata;
 pub use microchip::Microchip;
+pub use search::{Search, id_of_term, search_words, words_of};
+pub use statuses::PetStatuses;
 
 resource! {
     /// A pet in the store.
@@ -117,25 +123,6 @@ pub fn decide_deletion(
     match claim {
         Some(Claim::Reserved) => Err(PetRejection::Reserved),
         Some(Claim::Sold) | None => Ok(()),
-    }
-}
-
-/// The number of pets by status. The total also counts those without one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Inventory {
-    pub available: i64,
-    pub pending: i64,
-    pub sold: i64,
-    pub total: i64,
-}
-
-impl Inventory {
-    pub fn of(&self, status: PetStatus) -> i64 {
-        match status {
-            PetStatus::Available => self.available,
-            PetStatus::Pending => self.pending,
-            PetStatus::Sold => self.sold,
-        }
     }
 }
 

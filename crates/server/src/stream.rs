@@ -488,7 +488,12 @@ where
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         ready!(self.with_min_rate(cx, flushed))?;
         self.flushed = true;
-        self.activity.unblock();
+        if self.activity.is_blocked() {
+            self.activity.unblock();
+            // hyper may have a response that it holds back until this flush, and does not look
+            // for it again: if the service left a body unread, it reads the next request early.
+            cx.waker().wake_by_ref();
+        }
         if self.activity.is_waiting() {
             self.poll_disconnect(cx)?;
         }

@@ -51,6 +51,7 @@ mod purge;
 mod queue;
 mod root_user;
 mod rows;
+mod search;
 mod sqlite;
 mod statements;
 mod tables;
@@ -112,6 +113,7 @@ statements! {
 fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     let resources = [
         pets::ALL,
+        search::ALL,
         orders::ALL,
         categories::ALL,
         imports::ALL,
@@ -122,10 +124,14 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     let pets = [
         "",
         "status=sold",
+        "status=sold,pending",
         "categoryId=1",
         "categoryId=1&status=sold",
+        "categoryId=1&status=sold,pending",
         "name=re",
         "name=re&status=sold",
+        "q=re",
+        "q=re&categoryId=1",
         "sort=desc",
     ];
     let orders = ["", "status=placed", "petId=1", "petId=1&status=placed"];

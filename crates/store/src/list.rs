@@ -5,6 +5,9 @@
 //! filters, the rows of one are examined for the others, but at most `MAX_EXAMINED` per page:
 //! a page may have fewer items than its limit, and still a next page.
 
+mod examined;
+mod ranges;
+
 use super::{
     statements::NamedSql,
     table::{Table, Value, columns},
@@ -13,12 +16,14 @@ use domain::{
     members::Choice,
     order::{Order, OrderFilter},
     page::{Filter, ListQuery, Position, Sort},
-    pet::{NamePrefix, Pet, PetFilter, PetStatus},
+    pet::{NamePrefix, Pet, PetFilter},
     webhook::{
         WebhookId,
         delivery::{Delivery, DeliveryFilter},
     },
 };
+use examined::Examined;
+use ranges::Range;
 
 /// The maximum number of rows that are examined for a page.
 pub(super) const MAX_EXAMINED: i64 = 1000;
@@ -44,50 +49,49 @@ pub(super) struct Select {
 }
 
 impl Select {
-    /// Selects pets by status, category and name. PostgreSQL has an index by category and status.
-    /// SQLite has one for each, because every change of a status would have to change a common
-    /// index too: `walk_status` chooses between them if there are both filters.
+    /// Selects pets by status, category and name; a search is examined. PostgreSQL has an index by
+    /// category and status. SQLite has one for each, because every change of a status would have
+    /// to change a common index too: `walk_status` chooses between them if there are both filters.
     pub(super) fn pets(query: &ListQuery<PetFilter>, dialect: Dialect, walk_status: bool) -> Self {
         let PetFilter {
-            status,
+            statuses,
             category_id,
             name,
+            search,
             ids: _,
             microchip: _,
         } = &query.filter;
         let category = category_id.map(|id| ("category_id", Value::Int(id)));
-        let status = status.map(|status| ("status", Value::text(status.as_str())));
         let mut select = Builder::new::<Pet>(dialect);
-        match (name, category, status) {
-            (Some(prefix), category, status) => {
+        let search = search.as_ref().map(Examined::search);
+        match (name, category, statuses) {
+            (Some(prefix), category, statuses) => {
                 select.walk_names(prefix, query.after.is_some(), query.sort);
-                select
-                    .examined
-                    .extend([category, status].into_iter().flatten());
+                select.examined.extend(category.map(Examined::Equals));
+                select.examined.extend(statuses.map(Examined::Statuses));
             }
-            (None, Some(category), Some(status)) => match dialect {
-                Dialect::Postgres => {
-                    select.require(category);
-                    select.walk(status);
-                }
-                Dialect::Sqlite if walk_status => {
-                    select.walk(status);
-                    select.examined.push(category);
-                }
-                Dialect::Sqlite => {
+            (None, Some(category), Some(statuses)) if dialect == Dialect::Sqlite => {
+                if walk_status {
+                    select.walk_statuses(*statuses);
+                    select.examined.push(Examined::Equals(category));
+                } else {
                     select.walk(category);
-                    select.examined.push(status);
+                    select.examined.push(Examined::Statuses(*statuses));
                 }
-            },
+            }
+            (None, category, Some(statuses)) => {
+                if let Some(category) = category {
+                    select.require(category);
+                }
+                select.walk_statuses(*statuses);
+            }
             (None, Some(category), None) if dialect == Dialect::Postgres => {
-                return select.finish_category(query, category);
+                select.walk_every_status(category);
             }
-            (None, category, status) => {
-                if let Some(filter) = category.or(status) {
-                    select.walk(filter);
-                }
-            }
+            (None, Some(category), None) => select.walk(category),
+            (None, None, None) => {}
         }
+        select.examined.extend(search);
         select.finish(query)
     }
 
@@ -99,7 +103,7 @@ impl Select {
         match (pet, status) {
             (Some(pet), status) => {
                 select.walk(pet);
-                select.examined.extend(status);
+                select.examined.extend(status.map(Examined::Equals));
             }
             (None, Some(status)) => select.walk(status),
             (None, None) => {}
@@ -127,7 +131,7 @@ impl Select {
             .filter
             .state
             .map(|state| ("state", Value::text(state.as_str())));
-        select.examined.extend(state);
+        select.examined.extend(state.map(Examined::Equals));
         select.finish(query)
     }
 }
@@ -169,8 +173,10 @@ struct Builder {
     conditions: Vec<String>,
     /// The column of the index before the id, and the parameter that it equals, if any.
     key: Option<(&'static str, Option<String>)>,
+    /// Ranges of an index of pets that are merged, if there are several.
+    ranges: Vec<Range>,
     /// The filters that the index does not have.
-    examined: Vec<Equality>,
+    examined: Vec<Examined>,
     parameters: Vec<Value<'static>>,
 }
 
@@ -183,6 +189,7 @@ impl Builder {
             id: "id",
             conditions: Vec::new(),
             key: None,
+            ranges: Vec::new(),
             examined: Vec::new(),
             parameters: Vec::new(),
         }
@@ -193,10 +200,11 @@ impl Builder {
         format!("${}", self.parameters.len())
     }
 
-    /// Requires a value in the first column of an index by two columns.
-    fn require(&mut self, (column, value): Equality) {
+    /// Requires a value in the first column of an index by several columns. Returns its parameter.
+    fn require(&mut self, (column, value): Equality) -> String {
         let parameter = self.bind(value);
         self.conditions.push(format!("{column} = {parameter}"));
+        parameter
     }
 
     /// Reads the rows with a value in the order of its index.
@@ -250,27 +258,22 @@ impl Builder {
                 format!("{rows} ORDER BY {order} LIMIT {limit}")
             }
             (Dialect::Postgres, false) => {
-                let (filter, order) = self.postgres_range(query);
                 let limit = self.bind(lookahead);
-                let Self { table, columns, .. } = &self;
-                format!("SELECT {columns} FROM {table}{filter} ORDER BY {order} LIMIT {limit}")
+                let (rows, order) = self.postgres_rows(query, &limit);
+                let columns = &self.columns;
+                format!("SELECT {columns} FROM {rows} ORDER BY {order} LIMIT {limit}")
             }
             (Dialect::Postgres, true) => {
-                let (filter, order) = self.postgres_range(query);
+                let (rows, order) = self.postgres_rows(query, &MAX_EXAMINED.to_string());
                 let examined = std::mem::take(&mut self.examined).into_iter();
-                let matches: Vec<_> = examined
-                    .map(|(column, value)| {
-                        let parameter = self.bind(value);
-                        format!("{column} IS NOT DISTINCT FROM {parameter}")
-                    })
-                    .collect();
+                let matches: Vec<_> = examined.map(|it| it.condition(&mut self)).collect();
                 let matches = matches.join(" AND ");
                 let limit = self.bind(lookahead);
-                let Self { table, columns, .. } = &self;
+                let columns = &self.columns;
                 format!(
                     "SELECT {columns}, matches, examined = {MAX_EXAMINED}
                      FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS examined
-                           FROM (SELECT *, {matches} AS matches FROM {table}{filter}
+                           FROM (SELECT *, {matches} AS matches FROM {rows}
                                  ORDER BY {order} LIMIT {MAX_EXAMINED}) AS range) AS range
                      WHERE matches OR examined = {MAX_EXAMINED}
                      ORDER BY {order} LIMIT {limit}"
@@ -292,6 +295,9 @@ impl Builder {
         let columns = self.columns.clone();
         let operator = after(query.sort);
         let by_name = matches!(self.key, Some((_, None)));
+        if !self.ranges.is_empty() {
+            return self.sqlite_ranges(query);
+        }
         let Some(Position { name, id }) = &query.after else {
             return format!("SELECT {columns} FROM {table}{}", self.filter(&[]));
         };
@@ -308,6 +314,17 @@ impl Builder {
             "SELECT {columns}, search_name FROM {table}{same}
              UNION ALL SELECT {columns}, search_name FROM {table}{others}"
         )
+    }
+
+    /// Returns the rows after the cursor, as part of a statement, and their order, on PostgreSQL.
+    /// `limit` is the number of rows that the statement reads.
+    fn postgres_rows<F: Filter>(&mut self, query: &ListQuery<F>, limit: &str) -> (String, String) {
+        if self.ranges.is_empty() {
+            let (filter, order) = self.postgres_range(query);
+            return (format!("{}{filter}", self.table), order);
+        }
+        let ranges = self.postgres_ranges(query, limit);
+        (format!("({ranges}) AS ranges"), order(&["id"], query.sort))
     }
 
     /// Returns the conditions and the order of the rows after the cursor, on PostgreSQL.
@@ -333,47 +350,6 @@ impl Builder {
             }
         };
         (self.filter(&[is_after]), order)
-    }
-
-    /// Reads the pets of a category, on PostgreSQL: the first ones of each status, and of
-    /// those without one, merged.
-    fn finish_category(mut self, query: &ListQuery<PetFilter>, category: Equality) -> Select {
-        let category = self.bind(category.1);
-        let position = query
-            .after
-            .as_ref()
-            .map(|position| self.bind(Value::Int(position.id)));
-        let limit = self.bind(Value::Int(i64::from(query.limit.get()) + 1));
-        let columns = self.columns.clone();
-        let operator = after(query.sort);
-        let mut ranges = Vec::new();
-        for status in PetStatus::ALL.iter().map(|status| status.as_str()) {
-            let continued = position.as_ref().map_or(String::new(), |position| {
-                format!(" AND (status, id) {operator} ('{status}', {position})")
-            });
-            let order = order(&["status", "id"], query.sort);
-            ranges.push(format!(
-                "(SELECT {columns} FROM pets WHERE category_id = {category}
-                  AND status >= '{status}' AND status <= '{status}'{continued}
-                  ORDER BY {order} LIMIT {limit})"
-            ));
-        }
-        let continued = position.map_or(String::new(), |position| {
-            format!(" AND (category_id, id) {operator} ({category}, {position})")
-        });
-        let by_category = order(&["category_id", "id"], query.sort);
-        ranges.push(format!(
-            "(SELECT {columns} FROM pets WHERE category_id >= {category}
-              AND category_id <= {category} AND status IS NULL{continued}
-              ORDER BY {by_category} LIMIT {limit})"
-        ));
-        let ranges = ranges.join(" UNION ALL ");
-        let order = order(&["id"], query.sort);
-        Select {
-            sql: format!("SELECT * FROM ({ranges}) AS ranges ORDER BY {order} LIMIT {limit}"),
-            parameters: self.parameters,
-            examines: false,
-        }
     }
 
     /// Returns all conditions as a clause.

@@ -14,8 +14,10 @@ use domain::{
     event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     members::Patch,
-    page::{ListQuery, Page},
-    pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion},
+    page::{Filter, ListQuery, Page, PageLimit, Sort},
+    pet::{
+        FilteredInventory, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion,
+    },
 };
 
 statements! {
@@ -205,12 +207,57 @@ impl Store {
 
     pub async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
         let filter = &query.filter;
-        let (Some(microchip), None) = (&filter.microchip, &filter.ids) else {
-            return on_database!(self, db => db.pet_list(query).await);
+        if let Some(ids) = &filter.ids {
+            let pets = self.pet_get_many(ids.as_slice()).await?;
+            return Ok(query.page_of(pets));
+        }
+        if let Some(microchip) = &filter.microchip {
+            let microchip = Value::text(microchip.as_str().to_string());
+            let parameters = vec![microchip, Value::Int(MAX_EXAMINED)];
+            let pets = self.query(&GET_BY_MICROCHIP, parameters).await?;
+            return Ok(query.page_of(pets));
+        }
+        match &filter.search {
+            Some(search) if filter.is_sorted_by_id() => {
+                let search = search.clone();
+                self.pet_search(query, &search).await
+            }
+            _ => self.pet_walk(query).await,
+        }
+    }
+
+    /// Counts the pets that match a filter, by status, on a few pages of their list: the newest, up
+    /// to 1,000. The cost is bounded.
+    pub async fn pet_count(&self, filter: PetFilter) -> Result<FilteredInventory, Error> {
+        const MAX_PAGES: usize = 10;
+        let mut query = ListQuery {
+            filter,
+            sort: Sort::Desc,
+            limit: PageLimit::LARGEST,
+            after: None,
         };
-        let microchip = Value::text(microchip.as_str().to_string());
-        let parameters = vec![microchip, Value::Int(MAX_EXAMINED)];
-        let pets = self.query(&GET_BY_MICROCHIP, parameters).await?;
-        Ok(query.page_of(pets))
+        let mut counted = FilteredInventory::default();
+        for _ in 0..MAX_PAGES {
+            let page = self.pet_list(query.clone()).await?;
+            for pet in &page.items {
+                counted.counts.add(pet.status);
+            }
+            if page.next.is_none() {
+                return Ok(counted);
+            }
+            query.after = page.next;
+        }
+        counted.at_least = true;
+        Ok(counted)
+    }
+
+    /// Reads a page from an index of pets.
+    pub(super) async fn pet_walk(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
+        on_database!(self, db => db.pet_list(query).await)
+    }
+
+    /// Returns the pets with these ids, in any order.
+    pub(super) async fn pet_get_many(&self, ids: &[i64]) -> Result<Vec<Pet>, Error> {
+        on_database!(self, db => db.pet_get_many(ids).await)
     }
 }

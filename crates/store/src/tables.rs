@@ -15,7 +15,7 @@ use domain::{
     import::{Import, ImportId},
     order::{Order, OrderCounts, OrderId},
     party::{Buyer, Source},
-    pet::{Inventory, Microchip, Pet, PetId, search_name},
+    pet::{Inventory, Microchip, Pet, PetId, search_name, search_words},
     price::{Amount, Currency, Price},
     text::Text,
     webhook::{
@@ -47,6 +47,7 @@ table! {
     }
     derived {
         search_name: Text = |pet: &Pet| String::from(search_name(pet.name.as_str())),
+        search_words: Text = search_words,
     }
 }
 

@@ -16,7 +16,8 @@ use domain::{
     pet::PetStatus,
 };
 
-/// The texts in which blanks at the ends are removed.
+/// The texts in which blanks at the ends are removed. An exported name may have some behind an
+/// apostrophe, which are kept.
 const TRIMMED: [&str; 2] = ["name", "breed"];
 
 /// The columns of a table.
@@ -197,7 +198,7 @@ impl Cells for Row<'_> {
             return Some(status.as_str().into());
         };
         Some(if TRIMMED.contains(&column) {
-            formula::unescape(cell.trim()).trim().to_owned().into()
+            formula::unescape(cell.trim()).into()
         } else if is_free_text {
             formula::unescape(cell).into()
         } else {

@@ -93,10 +93,12 @@ async fn wait_until_expired(client: &Client, order: &str) {
 /// Inserts an order that was due in 1970, and waits until the service has expired it, and
 /// with it every order that is due.
 async fn wait_until_all_expired(sql: impl Fn(&str) -> String) {
-    sql("INSERT INTO pets (name, search_name, category_id, status)
-             VALUES ('marker', 'marker', 1, 'pending');
+    sql(
+        "INSERT INTO pets (name, search_name, search_words, category_id, status)
+             VALUES ('marker', 'marker', 'marker', 1, 'pending');
          INSERT INTO orders (pet_id, status, created_at, updated_at, expires_at)
-         SELECT max(id), 'placed', 0, 0, 1 FROM pets;");
+         SELECT max(id), 'placed', 0, 0, 1 FROM pets;",
+    );
     let due =
         "SELECT CAST(count(*) AS text) FROM orders WHERE status = 'placed' AND expires_at = 1";
     eventually("expiry", async || sql(due) == "0").await;

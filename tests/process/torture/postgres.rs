@@ -88,18 +88,18 @@ async fn the_check_finds_lost_and_doubled_changes() {
         "DELETE FROM pets WHERE id = (SELECT max(id) FROM pets
                                       WHERE id NOT IN (SELECT pet_id FROM orders))",
         &format!("INSERT INTO orders (pet_id, status, created_at, updated_at) {an_order}"),
-        "INSERT INTO pets (name, search_name, category_id, status)
-         SELECT name, search_name, category_id, status FROM pets LIMIT 1",
+        "INSERT INTO pets (name, search_name, search_words, category_id, status)
+         SELECT name, search_name, search_words, category_id, status FROM pets LIMIT 1",
         "UPDATE orders SET status = 'returned'
          WHERE id = (SELECT max(id) FROM orders WHERE status = 'cancelled')",
         "UPDATE orders SET status = 'cancelled'
          WHERE id = (SELECT max(id) FROM orders
                      WHERE status = 'returned' AND completed_at IS NOT NULL)",
         // A change is lost, a deletion undone.
-        "UPDATE pets SET name = 'lost', search_name = 'lost'
+        "UPDATE pets SET name = 'lost', search_name = 'lost', search_words = 'lost'
          WHERE id = (SELECT min(id) FROM pets)",
-        "INSERT INTO pets (id, name, search_name, category_id, status)
-         SELECT min(id), 'undone', 'undone', 1, 'available'
+        "INSERT INTO pets (id, name, search_name, search_words, category_id, status)
+         SELECT min(id), 'undone', 'undone', 'undone', 1, 'available'
          FROM generate_series(1, (SELECT max(id) FROM pets)) AS id
          WHERE id NOT IN (SELECT id FROM pets)",
         "UPDATE pets SET status = 'sold' WHERE id = (SELECT max(id) FROM pets

@@ -193,8 +193,8 @@ db.execute("PRAGMA journal_mode = WAL")
 db.execute("PRAGMA synchronous = FULL")
 for name in range(int(sys.argv[1])):
     try:
-        sql = """INSERT INTO pets (name, search_name, category_id, status)
-                 VALUES (?1, ?1, 1, 'available')"""
+        sql = """INSERT INTO pets (name, search_name, search_words, category_id, status)
+                 VALUES (?1, ?1, ?1, 1, 'available')"""
         id = db.execute(sql, [str(name)]).lastrowid
     except sqlite3.Error:
         id = 0

@@ -73,10 +73,11 @@ impl ApiError {
         if let Some(challenge) = challenge {
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
-        if let Self::UnsupportedMediaType(types) | Self::UnsupportedContentEncoding(types) = self
-            && types.contains(&"application/merge-patch+json")
+        if let Self::UnsupportedMediaType(content) | Self::UnsupportedContentEncoding(content) =
+            self
+            && content.accepted.contains(&"application/merge-patch+json")
         {
-            let types = HeaderValue::try_from(types.join(", "));
+            let types = HeaderValue::try_from(content.accepted.join(", "));
             headers.insert(
                 ACCEPT_PATCH,
                 types.expect("media types are printable ASCII"),

@@ -1,14 +1,13 @@
-//! Filters of the list of pets: by status, category, name, microchip and id.
+//! Filters of the list of pets: by status, category, name, words, microchip and id.
 
 use std::sync::Arc;
 
-use compact_str::{CompactString, format_compact};
+use compact_str::CompactString;
 
-use super::{Microchip, Pet, PetId, PetStatus};
+use super::{Microchip, Pet, PetId, PetStatuses, Search};
 use crate::{
     case_fold::fold,
     invalid::{Invalid, quoted},
-    members::Choice,
     page::{
         Filter, ListKind, ListQuery, MAX_NAME_CHARS, Page, Parameters, Position, Sort,
         parse_decimal, set_once,
@@ -19,12 +18,22 @@ use crate::{
 /// The filter of a list of pets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PetFilter {
-    pub status: Option<PetStatus>,
+    pub statuses: Option<PetStatuses>,
     pub category_id: Option<i64>,
     /// If it is set, the list is sorted by name.
     pub name: Option<NamePrefix>,
+    pub search: Option<Search>,
     pub ids: Option<PetIds>,
     pub microchip: Option<Microchip>,
+}
+
+impl PetFilter {
+    /// The size of the filter on the heap: a list of ids, and a search.
+    pub fn heap_size(&self) -> usize {
+        let ids = self.ids.as_ref().map(|ids| size_of_val(ids.as_slice()));
+        let search = self.search.as_ref().map(Search::heap_size);
+        ids.unwrap_or(0) + search.unwrap_or(0)
+    }
 }
 
 impl ListQuery<PetFilter> {
@@ -61,11 +70,7 @@ impl Filter for PetFilter {
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
-            "status" => {
-                let status = PetStatus::parse(value);
-                let status = status.map_err(|reason| Invalid::new("status", reason))?;
-                set_once("status", &mut self.status, status)?;
-            }
+            "status" => set_once("status", &mut self.statuses, PetStatuses::parse(value)?)?,
             "categoryId" => {
                 let id = parse_decimal(value).ok_or_else(|| {
                     let reason = format!("must be an integer (int64), got {}", quoted(value));
@@ -74,6 +79,7 @@ impl Filter for PetFilter {
                 set_once("categoryId", &mut self.category_id, id)?;
             }
             "name" => set_once("name", &mut self.name, NamePrefix::parse(value)?)?,
+            "q" => set_once("q", &mut self.search, Search::parse(value)?)?,
             "id" => set_once("id", &mut self.ids, PetIds::parse(value)?)?,
             "microchip" => {
                 let microchip = Microchip::parse(value);
@@ -86,9 +92,14 @@ impl Filter for PetFilter {
     }
 
     fn matches(&self, pet: &Pet) -> bool {
-        self.status.is_none_or(|status| pet.status == Some(status))
+        self.statuses
+            .is_none_or(|statuses| statuses.contains(pet.status))
             && self.category_id.is_none_or(|id| pet.category_id == id)
             && (self.microchip.is_none() || self.microchip == pet.microchip)
+            && self
+                .search
+                .as_ref()
+                .is_none_or(|search| search.matches(pet))
     }
 
     fn position(&self, pet: &Pet) -> Position {
@@ -104,21 +115,25 @@ impl Filter for PetFilter {
 
     fn parameters(&self) -> Parameters<'_> {
         let Self {
-            status,
+            statuses,
             category_id,
             name,
+            search,
             ids,
             microchip,
         } = self;
         let mut parameters = Parameters::new();
-        if let Some(status) = status {
-            parameters.push(("status", status.as_str().into()));
+        if let Some(statuses) = statuses {
+            parameters.push(("status", statuses.to_string().into()));
         }
         if let Some(id) = category_id {
             parameters.push(("categoryId", id.to_string().into()));
         }
         if let Some(prefix) = name {
             parameters.push(("name", prefix.as_str().into()));
+        }
+        if let Some(search) = search {
+            parameters.push(("q", search.as_str().into()));
         }
         if let Some(ids) = ids {
             let ids: Vec<_> = ids.iter().map(|id| id.to_string()).collect();
@@ -148,6 +163,14 @@ impl Filter for PetFilter {
 
     fn is_sorted_by_id(&self) -> bool {
         self.name.is_none()
+    }
+
+    fn default_sort(&self) -> Sort {
+        if self.search.is_some() && self.is_sorted_by_id() {
+            Sort::Desc
+        } else {
+            Sort::Asc
+        }
     }
 }
 
@@ -181,22 +204,27 @@ impl NamePrefix {
         &self.0
     }
 
-    /// Returns the first text after all those that start with the prefix, by code points; `None`
-    /// if there is none.
+    /// See [`prefix_end`].
     pub fn end(&self) -> Option<CompactString> {
-        let mut end = self.0.clone();
-        while let Some(last) = end.pop() {
-            let next = match last {
-                '\u{d7ff}' => Some('\u{e000}'),
-                _ => char::from_u32(u32::from(last) + 1),
-            };
-            if let Some(next) = next {
-                end.push(next);
-                return Some(end);
-            }
-        }
-        None
+        prefix_end(&self.0)
     }
+}
+
+/// Returns the first text after all those that start with a prefix, by code points; `None` if
+/// there is none.
+pub fn prefix_end(prefix: &str) -> Option<CompactString> {
+    let mut end = CompactString::from(prefix);
+    while let Some(last) = end.pop() {
+        let next = match last {
+            '\u{d7ff}' => Some('\u{e000}'),
+            _ => char::from_u32(u32::from(last) + 1),
+        };
+        if let Some(next) = next {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
 }
 
 /// A set of ids, ascending and distinct.
@@ -238,12 +266,6 @@ impl PetIds {
 
     pub fn as_slice(&self) -> &[i64] {
         &self.0
-    }
-
-    /// Returns the ids as a JSON array.
-    pub fn to_json(&self) -> CompactString {
-        let ids: Vec<_> = self.iter().map(|id| id.to_string()).collect();
-        format_compact!("[{}]", ids.join(","))
     }
 }
 

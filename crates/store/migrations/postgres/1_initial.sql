@@ -2,6 +2,8 @@
 -- JavaScript represents them exactly.
 --
 -- search_name: the start of the name, case-folded by the program, for searches.
+-- search_words: the words of the name, the breed and the microchip, simplified by the program:
+-- distinct, of letters and digits only, separated by blanks.
 -- birth_date and acquired_on: YYYY-MM-DD. price_amount: in the smallest unit of the currency.
 -- metadata: a JSON object of strings.
 CREATE TABLE pets (
@@ -9,6 +11,7 @@ CREATE TABLE pets (
                    CHECK (id BETWEEN 1 AND 9007199254740991),
     name           text   NOT NULL,
     search_name    text   NOT NULL COLLATE "C",
+    search_words   text   NOT NULL DEFAULT '' COLLATE "C",
     category_id    bigint NOT NULL,
     status         text   CHECK (status IN ('available', 'pending', 'sold')),
     breed          text,
@@ -41,6 +44,53 @@ CREATE INDEX pets_search_name_id_idx ON pets (search_name, id);
 CREATE INDEX pets_microchip_id_idx ON pets (microchip, id) WHERE microchip IS NOT NULL;
 CREATE UNIQUE INDEX pets_unsold_microchip_key ON pets (microchip)
     WHERE microchip IS NOT NULL AND status IS DISTINCT FROM 'sold';
+
+-- The words of search_words, to find pets by the start of a word. Triggers maintain them, so they
+-- are complete whichever program sets search_words.
+CREATE TABLE pet_words (
+    word   text   NOT NULL COLLATE "C",
+    pet_id bigint NOT NULL,
+    PRIMARY KEY (word, pet_id)
+);
+
+CREATE FUNCTION add_words() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO pet_words (word, pet_id)
+    SELECT unnest(string_to_array(search_words, ' ')), id FROM new_rows;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION change_words() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    DELETE FROM pet_words
+    WHERE pet_id = OLD.id AND word = ANY (string_to_array(OLD.search_words, ' '));
+    IF TG_OP = 'UPDATE' THEN
+        INSERT INTO pet_words (word, pet_id)
+        SELECT unnest(string_to_array(NEW.search_words, ' ')), NEW.id;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION remove_all_words() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    TRUNCATE pet_words;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER words_inserted AFTER INSERT ON pets REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION add_words();
+CREATE TRIGGER words_updated AFTER UPDATE OF search_words ON pets
+    FOR EACH ROW WHEN (NEW.search_words <> OLD.search_words) EXECUTE FUNCTION change_words();
+CREATE TRIGGER words_deleted AFTER DELETE ON pets
+    FOR EACH ROW EXECUTE FUNCTION change_words();
+CREATE TRIGGER words_truncated AFTER TRUNCATE ON pets
+    FOR EACH STATEMENT EXECUTE FUNCTION remove_all_words();
 
 -- Names of category ids. Pets may have a category id without a name.
 -- folded_name: the whole name, case-folded by the program.

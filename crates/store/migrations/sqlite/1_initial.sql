@@ -8,12 +8,15 @@ PRAGMA application_id = 1346720851;
 -- AUTOINCREMENT: ids are never reused, not even after a row is deleted.
 -- Ids stay below 2^53 so that JavaScript represents them exactly.
 -- search_name: the start of the name, case-folded by the program, for searches.
+-- search_words: the words of the name, the breed and the microchip, simplified by the program:
+-- distinct, of letters and digits only, separated by blanks.
 -- birth_date and acquired_on: YYYY-MM-DD. price_amount: in the smallest unit of the currency.
 -- metadata: a JSON object of strings.
 CREATE TABLE pets (
     id             INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
     name           TEXT    NOT NULL,
     search_name    TEXT    NOT NULL,
+    search_words   TEXT    NOT NULL DEFAULT '',
     category_id    INTEGER NOT NULL,
     status         TEXT    CHECK (status = 'available' OR status = 'pending' OR status = 'sold'),
     breed          TEXT,
@@ -44,6 +47,33 @@ CREATE INDEX pets_search_name_idx ON pets (search_name);
 CREATE INDEX pets_microchip_idx ON pets (microchip) WHERE microchip IS NOT NULL;
 CREATE UNIQUE INDEX pets_unsold_microchip_key ON pets (microchip)
     WHERE microchip IS NOT NULL AND status IS NOT 'sold';
+
+-- The words of search_words, to find pets by the start of a word. Triggers maintain them, so they
+-- are complete whichever program sets search_words.
+CREATE TABLE pet_words (
+    word   TEXT    NOT NULL,
+    pet_id INTEGER NOT NULL,
+    PRIMARY KEY (word, pet_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER add_words AFTER INSERT ON pets WHEN NEW.search_words <> '' BEGIN
+    INSERT INTO pet_words (word, pet_id)
+    SELECT value, NEW.id FROM json_each('["' || replace(NEW.search_words, ' ', '","') || '"]');
+END;
+
+CREATE TRIGGER change_words AFTER UPDATE OF search_words ON pets
+WHEN NEW.search_words <> OLD.search_words BEGIN
+    DELETE FROM pet_words WHERE pet_id = OLD.id AND word IN (
+        SELECT value FROM json_each('["' || replace(OLD.search_words, ' ', '","') || '"]'));
+    INSERT INTO pet_words (word, pet_id)
+    SELECT value, NEW.id FROM json_each('["' || replace(NEW.search_words, ' ', '","') || '"]')
+    WHERE value <> '';
+END;
+
+CREATE TRIGGER remove_words AFTER DELETE ON pets WHEN OLD.search_words <> '' BEGIN
+    DELETE FROM pet_words WHERE pet_id = OLD.id AND word IN (
+        SELECT value FROM json_each('["' || replace(OLD.search_words, ' ', '","') || '"]'));
+END;
 
 -- Names of category ids. Pets may have a category id without a name.
 -- folded_name: the whole name, case-folded by the program.

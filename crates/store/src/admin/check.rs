@@ -10,7 +10,7 @@ use super::{
         postgres::created,
         rows::Stored,
         sqlite,
-        table::{OuterJoin, columns_of},
+        table::{OuterJoin, columns, columns_of},
         tables::EventRow,
         url::DatabaseUrl,
     },
@@ -22,13 +22,13 @@ use domain::{
     event::{Event, EventId},
     members::Choice,
     order::{Order, OrderStatus},
-    pet::{Pet, PetStatus, search_name},
+    pet::{Pet, PetStatus, search_name, search_words},
     webhook::{secret::WebhookSecret, url::WebhookUrl},
 };
 
 /// Queries, each with a description of what it counts, valid on both databases. Every count
 /// must be 0.
-const INVARIANTS: [(&str, &str); 9] = [
+const INVARIANTS: [(&str, &str); 11] = [
     (
         "open orders whose animal is not pending",
         "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
@@ -53,6 +53,18 @@ const INVARIANTS: [(&str, &str); 9] = [
         "SELECT count(*) FROM orders
          WHERE (completed_at IS NULL) = (status IN ('completed', 'returned'))
             OR completed_at > updated_at OR completed_at < created_at",
+    ),
+    (
+        "words of no animal",
+        "SELECT count(*) FROM pet_words LEFT JOIN pets ON pets.id = pet_id
+         WHERE pets.id IS NULL OR ' ' || search_words || ' ' NOT LIKE '% ' || word || ' %'",
+    ),
+    (
+        "words that a search does not find",
+        "SELECT (SELECT coalesce(sum(CASE search_words WHEN '' THEN 0 ELSE
+                     1 + length(search_words) - length(replace(search_words, ' ', '')) END), 0)
+                 FROM pets)
+              - (SELECT count(*) FROM pet_words)",
     ),
     (
         "events that should have been purged",
@@ -110,12 +122,20 @@ struct DerivedColumn {
     derive: fn(&str) -> CompactString,
 }
 
-const DERIVED: [DerivedColumn; 6] = [
-    DerivedColumn {
-        what: "animals that a search does not find by their name",
-        sql: "SELECT name, search_name FROM pets",
-        derive: search_name,
-    },
+const NOT_FOUND: &str = "animals that a search does not find by their name";
+
+/// Selects all pets, with the texts that are stored to find them.
+fn searched_pets() -> String {
+    let columns = columns::<Pet>();
+    format!("SELECT {columns}, search_name, search_words FROM pets")
+}
+
+/// Returns true if a search does not find a pet.
+fn is_not_found((pet, name, words): &(Pet, String, String)) -> bool {
+    search_name(pet.name.as_str()) != *name || search_words(pet) != *words
+}
+
+const DERIVED: [DerivedColumn; 5] = [
     DerivedColumn {
         what: "categories whose name could be used twice",
         sql: "SELECT name, folded_name FROM categories",
@@ -158,9 +178,10 @@ fn missing_indexes() -> String {
 }
 
 /// Counts the triggers that are missing or disabled.
-const MISSING_TRIGGERS: &str = "SELECT 18 - count(*) FROM pg_trigger
+const MISSING_TRIGGERS: &str = "SELECT 22 - count(*) FROM pg_trigger
     WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass, 'categories'::regclass)
-    AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%') AND tgenabled = 'O'";
+    AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%' OR tgname LIKE 'words\\_%')
+    AND tgenabled = 'O'";
 
 /// Returns a query for the triggers and rules that no migration created.
 fn added_objects() -> String {
@@ -172,7 +193,8 @@ fn added_objects() -> String {
          FROM pg_trigger JOIN tables ON id = tgrelid
          WHERE NOT tgisinternal AND tgname <> ALL (ARRAY['count_inserted', 'count_updated',
              'count_deleted', 'count_truncated', 'log_inserted', 'log_updated', 'log_deleted',
-             'log_truncated', 'reject_new_id'])
+             'log_truncated', 'reject_new_id', 'words_inserted', 'words_updated',
+             'words_deleted', 'words_truncated'])
          UNION ALL
          SELECT format('rule %s on %s', quote_ident(rulename), id)
          FROM pg_rewrite JOIN tables ON id = ev_class
@@ -260,6 +282,13 @@ pub(super) fn check_file(
         }
         problems.extend(problem(wrong, what));
     }
+    progress(NOT_FOUND);
+    let mut select = db.prepare(&searched_pets())?;
+    let mut wrong = 0;
+    for row in select.query_map([], sqlite::read_row)? {
+        wrong += i64::from(is_not_found(&row?));
+    }
+    problems.extend(problem(wrong, NOT_FOUND));
     Ok(problems)
 }
 
@@ -322,6 +351,14 @@ async fn check_server(
         store.each(sql, compare).await?;
         problems.extend(problem(wrong, what));
     }
+    progress(NOT_FOUND);
+    let mut wrong = 0;
+    let compare = |pet| {
+        wrong += i64::from(is_not_found(&pet));
+        Ok(())
+    };
+    store.each(&searched_pets(), compare).await?;
+    problems.extend(problem(wrong, NOT_FOUND));
     Ok(problems)
 }
 
