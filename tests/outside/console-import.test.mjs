@@ -77,13 +77,13 @@ test("a spreadsheet is checked before anything is added", async () => {
   let taken;
   await page.route("**/v1/categories/*", async (route) => {
     taken ??= route.request().url().split("/").at(-1);
-    await call("PUT", `categories/${taken}`, { name: "Meanwhile" });
+    await call("PUT", `categories/${taken}`, { name: "Reptiles" });
     await route.continue();
   });
   await page.button("Add 3 animals").click();
   await page.getByRole("heading", { name: "3 animals were added" }).waitFor();
   const names = new Map((await call("GET", "categories")).map(({ id, name }) => [String(id), name]));
-  assert.equal(names.get(taken), "Meanwhile");
+  assert.equal(names.get(taken), "Reptiles");
   assert.ok([...names.values()].includes("Dogz"));
   await page.getByText("2 rows were left out.").waitFor();
   await page.inspect("import-report");
@@ -226,7 +226,7 @@ test("rows of animals in the store change them, and the own export changes nothi
   // Only the columns of the file change; an empty cell removes, and one animal is changed by its microchip.
   await page.button("Back").click();
   await page.button("Another file").click();
-  const lines = ["id,name,microchip,price,currency,source.address,metadata.litter", `${full.id},Full,,500,EUR,,`, "999999,Nobody,,,,,", `${full.id},Twice,,,,,`, "x,Wrong,,,,,"];
+  const lines = ["id,name,microchip,price,currency,source.address,metadata.litter", `${full.id},Full,,500,EUR,,`, "999999,Missing,,,,,", `${full.id},Twice,,,,,`, "x,Wrong,,,,,"];
   await choose(page, csv("changes.csv", [...lines, ",Renamed,985 112 004 567 890,,,,"].join("\n")));
   await check(page);
   await page.getByText("4 invalid rows will be left out.").waitFor();

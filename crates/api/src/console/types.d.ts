@@ -178,7 +178,7 @@ export type Sheet = { name: string; isHidden: boolean; rows(): Promise<Table> };
  * `metadata.KEY`, `status=sold`; "": none. Its rows begin at `end`.
  */
 export type Header = { end: number; headings: string[]; columns: string[]; conflicts: { member: string; headings: string[] }[] };
-/** What the cells of a table mean. `values` has what a person has chosen for simplified words. */
+/** The meaning of the cells of a table. `values` has what a person has chosen for simplified words. */
 export type Mapping = {
   columns: string[];
   width: number;

@@ -22,7 +22,7 @@ const MAX_NAMES = 9;
 const HOW_CHANGED = "Only what is in the columns of the file is changed. An empty cell removes what the animal has there.";
 const KINDS = /** @type {const} */ (["new", "changed", "unchanged", "invalid"]);
 
-/** What is wrong with a row, for a person. @param {Record<string, string>} problems */
+/** The problems of a row as a text. @param {Record<string, string>} problems */
 const problemText = (problems) => Object.entries(problems).map(([column, text]) =>
   (column ? `${columnLabel(column.split("=")[0])}: ${text}` : text)).join("\n");
 

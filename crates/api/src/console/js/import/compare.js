@@ -89,7 +89,7 @@ export function comparer(store) {
   /** @type {Map<string, string>} the names of new categories, by number */
   const newCategories = new Map();
 
-  /** What is wrong with a new category. @param {string} id @param {string} name */
+  /** The reason why a category cannot be created, or "". @param {string} id @param {string} name */
   const newCategoryProblem = (id, name) => {
     if (!store.createsCategories) return `No category is named “${name}”.`;
     if ([...name].length > MAX_CATEGORY) return `The name of a category has at most ${MAX_CATEGORY} characters.`;

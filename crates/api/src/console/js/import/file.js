@@ -1,4 +1,4 @@
-// A file that somebody has: which kind it is by its content, whatever its name says, and the tables in it.
+// A file to import: its kind, by its content and not by its name, and the tables in it.
 
 import { decode, readRows } from "./text.js";
 import { openWorkbook } from "./xlsx.js";
@@ -10,7 +10,7 @@ const MAX_SIZE = 64 << 20;
 const SAVE_AS = "Open it in a spreadsheet program, and save it as an Excel workbook (.xlsx) or as CSV.";
 const PROTECTED = "The file is protected by a password. Save it without one.";
 
-/** What other files begin with, in Latin-1. @type {[start: RegExp, kind: string][]} */
+/** The beginnings of other files, in Latin-1. @type {[start: RegExp, kind: string][]} */
 const OTHERS = [
   [/^\x89PNG/, "a picture (PNG)"],
   [/^\xff\xd8\xff/, "a picture (JPEG)"],

@@ -4,7 +4,7 @@ import { simplify } from "./words.js";
 
 /** @import { Header, Row, Sheet, Table, Words } from "../../types" */
 
-/** How far down a header is looked for: titles, logos and empty lines may be above. */
+/** The rows in which a header is looked for: titles and notes may be above. */
 const SEARCHED_ROWS = 20;
 
 /** The member that a heading stands for: by its own name, or by another word. @param {Words} words */
@@ -89,11 +89,11 @@ export async function firstTable(sheets, words) {
   return first;
 }
 
-/** Whether a row is a header, if it names so much. Words such as “sold” are also cells. @param {string[]} columns */
+/** True if a row that names these columns is a header. Words such as “sold” are also cells. @param {string[]} columns */
 const isLikely = (columns) =>
   columns.filter(Boolean).length > 1 || columns.some((column) => ["name", "category", "categoryId", "id"].includes(column));
 
-/** How likely a row is the header: by the columns that it names. A title is one cell only. @param {Header} header */
+/** The likelihood that a row is the header: by the columns that it names. A title is one cell only. @param {Header} header */
 const rankOf = ({ columns, headings }) => columns.filter(Boolean).length * 2 + (headings.filter(Boolean).length > 1 ? 1 : 0);
 
 /**

@@ -51,7 +51,7 @@ export async function undo(past, progress) {
   return { undone, kept };
 }
 
-/** Whether its events are no longer kept. @param {unknown} error */
+/** True if the events of the import are no longer kept. @param {unknown} error */
 export const isTooOld = (error) => error instanceof ApiError && (error.status === 404 || error.status === 410);
 
 /** A hash of a file, to recognise it. (`crypto.subtle` exists only over HTTPS.) @param {Uint8Array} bytes */

@@ -73,7 +73,7 @@ async function chunksOf(id, rows, newCategories) {
 }
 
 export class ImportJob {
-  /** Whether it is to run. While it is paused, batches may still be under way. */
+  /** False if it is paused; batches may still be under way then. */
   #isWanted = false;
   /** @type {Promise<string | undefined> | null} */
   #run = null;
@@ -180,12 +180,12 @@ export class ImportJob {
     remember(this.past);
   }
 
-  /** Whether another tab runs it. */
+  /** True if another tab runs the import. */
   static async isRunning(id = "") {
     return (await navigator.locks?.query())?.held?.some(({ name }) => name === id) ?? false;
   }
 
-  /** What the history has of it, as far as it is done. */
+  /** Its entry in the history, as far as it is done. */
   get past() {
     const { id, name, time, hash } = this.kept;
     return { id, name, time, hash, added: this.added, changed: this.changed };

@@ -1,7 +1,7 @@
 // Long work in short turns, so that the page stays responsive. A worker is no choice: the policy of the page allows no
 // script URLs from text (trusted types).
 
-/** How long a turn may take, in milliseconds. */
+/** The length of a turn, in milliseconds. */
 const TURN = 16;
 
 /** The next task of the browser. Timers would be throttled in a tab in the background. @returns {Promise<void>} */

@@ -162,7 +162,7 @@ export function readRecord({ line, cells }, mapping) {
   return record;
 }
 
-/** What is wrong with a row as a whole. @param {ImportRecord} record @param {Mapping} mapping */
+/** Adds the problems of a row as a whole. @param {ImportRecord} record @param {Mapping} mapping */
 function checkWhole({ cells, members, problems }, { columns, width }) {
   if (columns.includes("name") && members.name === null) problems.name = "A name is missing.";
   if (columns.includes("source.name") && members["source.name"] === null && (members["source.address"] || members["source.licence"])) {

@@ -13,7 +13,7 @@ import { isTooOld, undo } from "./history.js";
 
 const MAX_SHOWN = 200;
 const KEPT_AS_THEY_ARE = "Animals that were changed, reserved or sold since stay as they are.";
-/** Why an animal was kept; the service may add reasons. */
+/** The reasons why an animal is kept. The service may add others. */
 const REASONS = new Map(Object.entries({
   changed: "It was changed since.",
   deleted: "It was deleted since.",
