@@ -3,7 +3,7 @@
 import { nest, valueAt } from "../members.js";
 import { fold } from "../names.js";
 import { decimal } from "../price.js";
-import { columnLabel } from "./records.js";
+import { columnLabel, isInt64 } from "./records.js";
 
 /** @import { CheckedRow, ImportRecord, Int64, Pet, StoreView } from "../../types" */
 
@@ -60,7 +60,7 @@ function resolveCategory({ id, name }, store) {
   const found = name === undefined ? undefined : store.categoryIds.get(fold(name));
   if (id === undefined) {
     if (found !== undefined) return { id: found };
-    if (/^[+-]?\d{1,19}$/.test(name ?? "")) return { id: String(BigInt(name ?? "")) };
+    if (isInt64(name)) return { id: String(BigInt(name ?? "")) };
     return { id: NEW_CATEGORY, newName: name };
   }
   if (name === undefined || found === id) return { id };

@@ -33,7 +33,7 @@ export function columnLabel(column = "") {
 }
 
 /** Whole numbers that the store has for categories. */
-const isInt64 = (text = "") => /^[+-]?\d{1,19}$/.test(text) && BigInt(text) < LIMIT && BigInt(text) >= -LIMIT;
+export const isInt64 = (text = "") => /^[+-]?\d{1,19}$/.test(text) && BigInt(text) < LIMIT && BigInt(text) >= -LIMIT;
 
 /** A problem of a cell: its message names the column already. */
 class CellError extends Error {}
