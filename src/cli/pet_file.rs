@@ -23,6 +23,7 @@ use clap::ValueEnum;
 
 use encoding::Encoding;
 use kind::Kind;
+use table::Origin;
 use xlsx::Sheet;
 
 pub use columns::list;
@@ -144,11 +145,10 @@ impl Layout {
             Content::Csv(encoding) => {
                 let mut file = BufReader::new(encoding.decode(file));
                 refuse_other_text(Format::Csv, &mut file)?;
-                Table::new(csv::read_csv(file)?, &[], self.unit(), &self.options)
+                Table::new(csv::read_csv(file)?, Origin::Csv, &self.options)
             }
             Content::Sheet(sheet) => {
-                let rows = xlsx::read_spooled(file);
-                Table::new(rows, &sheet.merged, self.unit(), &self.options)
+                Table::new(xlsx::read_spooled(file), sheet.origin(), &self.options)
             }
             Content::Jsonl => Err("the file is not a table".into()),
         }
@@ -173,9 +173,9 @@ impl Layout {
 
     /// Returns the word for a line in messages.
     pub fn unit(&self) -> &'static str {
-        match self.content {
-            Content::Sheet(_) => "row",
-            Content::Csv(_) | Content::Jsonl => "line",
+        match &self.content {
+            Content::Sheet(sheet) => sheet.origin().unit(),
+            Content::Csv(_) | Content::Jsonl => Origin::Csv.unit(),
         }
     }
 }

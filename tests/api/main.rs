@@ -34,6 +34,7 @@ mod keys;
 mod list_pets;
 mod metrics;
 mod orders;
+mod pet_batches;
 mod pet_details;
 mod preconditions;
 mod public_endpoints;
@@ -43,6 +44,7 @@ mod search;
 mod strict_handling;
 mod strictness;
 mod tls;
+mod undo;
 mod update_pet;
 mod webhook_delivery;
 mod webhooks;
@@ -75,6 +77,7 @@ const FILES: &[&[Case]] = &[
     list_pets::CASES,
     metrics::CASES,
     orders::CASES,
+    pet_batches::CASES,
     pet_details::CASES,
     preconditions::CASES,
     public_endpoints::CASES,
@@ -84,6 +87,7 @@ const FILES: &[&[Case]] = &[
     strict_handling::CASES,
     strictness::CASES,
     tls::CASES,
+    undo::CASES,
     update_pet::CASES,
     webhook_delivery::CASES,
     webhooks::CASES,

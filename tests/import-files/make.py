@@ -430,6 +430,7 @@ def write_workbooks():
          rows=two(), sheet="Animals", otherSheets=["Old"])
     save("hidden-rows.xlsx", workbook(Sheet("Animals", plain, hidden=[2])), rows=two())
     save("trailing-rows.xlsx", workbook(Sheet("Animals", plain + [["", " ", NONE], [], [NONE, "", ""]])), rows=two())
+    save("unnamed-column.xlsx", workbook(Sheet("Animals", [head, rex + ["ask Ann"], mia])), rows=two(), ignored=[])
     save("far-from-the-corner.xlsx", workbook(Sheet("Animals", {
         10: [NONE, NONE, "name", NONE, "category", "status"], 11: [NONE, NONE, "Rex", NONE, "Dogs", "available"],
         1000: [NONE, NONE, "Mia", NONE, "Cats", "sold"],

@@ -32,8 +32,8 @@ async fn the_command_works_as_printed_for_postgres() {
     let cluster = Cluster::start();
     require_password(&cluster);
     for (user, parameters) in [
-        ("postgres", ""),
-        ("postgres", "?application_name=till&sslmode=prefer"),
+        ("petstore", ""),
+        ("petstore", "?application_name=till&sslmode=prefer"),
         ("till:a%2Fsecret", ""),
         ("till:a%2Fsecret", "?application_name=till%201"),
         ("", "?user=till&password=a%2Fsecret"),

@@ -16,7 +16,8 @@ use domain::{
     pet::PetId,
     webhook::MAX_WEBHOOKS,
 };
-use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
+pub use response::ErrorBody;
+use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, MAX_LARGE_BODY_BYTES};
 
 /// A 4xx or 5xx response.
 #[derive(Debug, Clone)]
@@ -60,8 +61,10 @@ pub enum ApiError {
     PositionGone(Gone),
     /// The log no longer has the event of a delivery.
     DeliveryEventGone(Gone),
+    /// A change of an atomic batch was rejected. Carries its index and the reason.
+    BatchRejected(usize, Box<Self>),
     PreconditionFailed(&'static str),
-    BodyTooLarge,
+    BodyTooLarge(BodyLimit),
     UnsupportedMediaType(UnsupportedContent),
     UnsupportedContentEncoding(UnsupportedContent),
     IdempotencyKeyReused,
@@ -81,6 +84,8 @@ pub enum ApiError {
     },
     /// The limit on test deliveries is reached.
     TooManyTests,
+    /// The limit on batches is reached.
+    TooManyBatches,
     /// Shed: too many requests are in flight.
     Overloaded,
 }
@@ -92,6 +97,14 @@ pub struct UnsupportedContent {
     pub accepted: &'static [&'static str],
     /// The header of the request, quoted.
     pub got: String,
+}
+
+/// The limit on the size of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLimit {
+    Normal,
+    /// That of operations that take many resources at a time.
+    Large,
 }
 
 /// The limit on streams and long polls that is reached.
@@ -176,6 +189,15 @@ impl ApiError {
     pub const PET_EXISTS: Self = Self::PreconditionFailed(
         "If-None-Match: the pet has this ETag, or just exists if you sent *; nothing was changed",
     );
+
+    /// Fails if a request is not within a rate limit.
+    pub fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), Self> {
+        if quota.granted {
+            Ok(())
+        } else {
+            Err(Self::RateLimited { kind, quota })
+        }
+    }
 
     /// Describes the response. A new error is a variant and its line here.
     fn describe(&self) -> Description<'_> {
@@ -320,16 +342,28 @@ impl ApiError {
                 "eventId: this store does not have this event; take the id from the list of \
                  deliveries",
             ),
+            Self::BatchRejected(index, reason) => conflict(
+                "batch_rejected",
+                format!(
+                    "changes[{index}]: {}; nothing was changed, because the batch is atomic",
+                    reason.describe().message
+                ),
+            ),
             Self::PreconditionFailed(message) => Description::new(
                 StatusCode::PRECONDITION_FAILED,
                 "precondition_failed",
                 *message,
             ),
-            Self::BodyTooLarge => Description::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "body_too_large",
-                format!("body: must be at most {MAX_BODY_BYTES} bytes"),
-            ),
+            Self::BodyTooLarge(limit) => {
+                let message = match limit {
+                    BodyLimit::Normal => format!("body: must be at most {MAX_BODY_BYTES} bytes"),
+                    BodyLimit::Large => format!(
+                        "body: must be at most {MAX_LARGE_BODY_BYTES} bytes, or {MAX_BODY_BYTES} \
+                         without a Content-Length"
+                    ),
+                };
+                Description::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+            }
             Self::UnsupportedMediaType(UnsupportedContent { accepted, got }) => Description::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "unsupported_media_type",
@@ -401,6 +435,9 @@ impl ApiError {
                     StreamLimit::All => unavailable(message("")),
                 }
             }
+            Self::TooManyBatches => unavailable(
+                "too many batches are being worked on; nothing was changed, retry later",
+            ),
             Self::TooManyTests => {
                 unavailable("too many test deliveries are waiting for their receivers; retry later")
             }
@@ -415,7 +452,7 @@ impl ApiError {
     pub fn closes_connection(&self) -> bool {
         matches!(
             self,
-            Self::InvalidRequest(_) | Self::BodyTooLarge | Self::RequestTimeout(_)
+            Self::InvalidRequest(_) | Self::BodyTooLarge(_) | Self::RequestTimeout(_)
         )
     }
 
@@ -428,6 +465,7 @@ impl ApiError {
             Self::ShuttingDown(_)
                 | Self::TooManyStreams { .. }
                 | Self::TooManyTests
+                | Self::TooManyBatches
                 | Self::Overloaded
         )
     }
@@ -480,6 +518,7 @@ fn join_scopes(scopes: &[Scope], separator: &str) -> String {
 }
 
 pub const NO_SUCH_PET: &str = "petId: no pet has this id";
+pub const NO_SUCH_BATCH: &str = "batchId: the log has no changes of animals with this batchid; events are kept for a limited time";
 pub const INVALID_CATEGORY_ID: &str =
     "categoryId: must be an integer (int64), without plus sign or leading zeros";
 pub const NO_SUCH_CATEGORY: &str = "categoryId: no category with this id has a name";

@@ -32,6 +32,7 @@ mod openapi;
 mod operation;
 mod orders;
 mod path;
+mod pet_batches;
 mod pets;
 mod preconditions;
 mod prefer;
@@ -42,6 +43,7 @@ mod router;
 mod routes;
 mod similar_path;
 mod state;
+mod undo;
 mod unknown_parameters;
 mod webhooks;
 

@@ -12,9 +12,11 @@ use super::{
     admission::InFlight,
     auth::Authorization,
     context::{RequestContext, Wait},
-    error::{ApiError, UnsupportedContent},
+    error::{ApiError, BodyLimit, UnsupportedContent},
+    key_cache::KeyCache,
     operation::Operation,
     preconditions::Preconditions,
+    rate_limit::{LimitKind, Quota},
     unknown_parameters::UnknownParameters,
 };
 use domain::{
@@ -25,7 +27,7 @@ use domain::{
     json::{FromObject, KnownMember, Object, Value},
     page::{Filter, ListQuery},
 };
-use server::{MAX_BODY_BYTES, header_values};
+use server::{MAX_BODY_BYTES, MAX_LARGE_BODY_BYTES, header_values};
 
 /// The media types of a request body.
 const JSON: &[&str] = &["application/json"];
@@ -112,6 +114,8 @@ pub struct ApiRequest<'a> {
     in_flight: InFlight<'a>,
     body: Option<Incoming>,
     wait: &'a mut Wait,
+    quota: &'a mut Option<Quota>,
+    started: Instant,
     pub request_id: &'a HeaderValue,
     /// The address that the request came from.
     pub client: IpAddr,
@@ -142,6 +146,8 @@ impl<'a> ApiRequest<'a> {
             in_flight,
             body: Some(body),
             wait: &mut context.wait,
+            quota: &mut context.quota,
+            started: context.started,
             request_id: &context.request_id,
             client: context.client,
         }
@@ -168,6 +174,16 @@ impl<'a> ApiRequest<'a> {
             Ok(_) => Ok(()),
             Err(scope) => Err(ApiError::InsufficientScope(scope.as_slice())),
         }
+    }
+
+    /// Charges a request that counts as several to the rate limit of its key.
+    pub fn charge_as(&mut self, keys: &KeyCache, requests: u32) -> Result<(), ApiError> {
+        let charged = keys.charge_more(&self.key_hash(), self.started, requests.saturating_sub(1));
+        let Some(quota) = charged else {
+            return Ok(());
+        };
+        *self.quota = Some(quota);
+        ApiError::ensure_granted(quota, LimitKind::ApiKey)
     }
 
     /// Releases the in-flight permit. From then on, the request does not count as in flight.
@@ -215,20 +231,32 @@ impl<'a> ApiRequest<'a> {
     }
 
     fn read_object<T: FromObject>(&self, object: &Object) -> Result<T, ApiError> {
-        let unknown = if self.is_strict {
-            unknown_members(object, T::MEMBERS)
+        self.read_members(object).map_err(ApiError::InvalidBody)
+    }
+
+    /// Reads an object in the body. Returns a message if it is invalid.
+    pub fn read_members<T: FromObject>(&self, object: &Object) -> Result<T, String> {
+        match (T::from_object(object), self.unknown(object, T::MEMBERS)) {
+            (Ok(value), None) => Ok(value),
+            (Ok(_), Some(unknown)) => Err(unknown),
+            (Err(invalid), None) => Err(join_messages(&invalid)),
+            (Err(invalid), Some(unknown)) => Err(format!("{}; {unknown}", join_messages(&invalid))),
+        }
+    }
+
+    /// With strict handling, describes the members of an object that would be ignored.
+    pub fn unknown(&self, object: &Object, known: &[KnownMember]) -> Option<String> {
+        if self.is_strict {
+            unknown_members(object, known)
         } else {
             None
-        };
-        match (T::from_object(object), unknown) {
-            (Ok(value), None) => Ok(value),
-            (Ok(_), Some(unknown)) => Err(ApiError::InvalidBody(unknown)),
-            (Err(invalid), None) => Err(ApiError::InvalidBody(join_messages(&invalid))),
-            (Err(invalid), Some(unknown)) => {
-                let message = format!("{}; {unknown}", join_messages(&invalid));
-                Err(ApiError::InvalidBody(message))
-            }
         }
+    }
+
+    /// Reads a JSON body that may be large.
+    pub async fn large_json(&mut self) -> Result<Bytes, ApiError> {
+        self.check_type(JSON)?;
+        self.body_up_to(BodyLimit::Large).await
     }
 
     /// Reads the idempotency key of an operation without input. The body is not
@@ -239,6 +267,11 @@ impl<'a> ApiRequest<'a> {
     }
 
     async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
+        self.check_type(types)?;
+        self.body().await
+    }
+
+    fn check_type(&self, types: &'static [&'static str]) -> Result<(), ApiError> {
         let unsupported = |name| UnsupportedContent {
             accepted: types,
             got: quoted_header(self.headers(), name),
@@ -251,21 +284,32 @@ impl<'a> ApiRequest<'a> {
             let content = unsupported(header::CONTENT_ENCODING);
             return Err(ApiError::UnsupportedContentEncoding(content));
         }
-        self.body().await
+        Ok(())
     }
 
     async fn body(&mut self) -> Result<Bytes, ApiError> {
+        self.body_up_to(BodyLimit::Normal).await
+    }
+
+    async fn body_up_to(&mut self, limit: BodyLimit) -> Result<Bytes, ApiError> {
         let Some(body) = self.body.take() else {
             return Ok(Bytes::new());
         };
-        if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-            return Err(ApiError::BodyTooLarge);
+        let size = body.size_hint();
+        // The transport accounts for the memory of a body by its declared length.
+        let max_bytes = match limit {
+            BodyLimit::Large if size.exact().is_some() => MAX_LARGE_BODY_BYTES,
+            _ => MAX_BODY_BYTES,
+        };
+        if size.lower() > max_bytes as u64 {
+            return Err(ApiError::BodyTooLarge(limit));
         }
-        self.in_flight.receive(collect(body), self.wait).await?
+        let body = collect(body, max_bytes, limit);
+        self.in_flight.receive(body, self.wait).await?
     }
 
     /// Returns the idempotency key, with the fingerprint of the request and of `body`.
-    fn parse_idempotency_key<'b>(
+    pub fn parse_idempotency_key<'b>(
         &self,
         body: impl FnOnce() -> Cow<'b, [u8]>,
     ) -> Result<Option<IdempotentRequest>, ApiError> {
@@ -300,13 +344,17 @@ impl<'a> ApiRequest<'a> {
 
 /// Collects a body into one buffer. `BodyExt::collect` would keep every frame: 32 bytes
 /// for a chunk of one.
-async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
+async fn collect(
+    mut body: Incoming,
+    max_bytes: usize,
+    limit: BodyLimit,
+) -> Result<Bytes, ApiError> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::InvalidRequest("body: incomplete or malformed"))?;
         let data = frame.into_data().unwrap_or_default(); // or trailers
-        if collected.len() + data.len() > MAX_BODY_BYTES {
-            return Err(ApiError::BodyTooLarge);
+        if collected.len() + data.len() > max_bytes {
+            return Err(ApiError::BodyTooLarge(limit));
         }
         collected.extend_from_slice(&data);
     }

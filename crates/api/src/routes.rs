@@ -13,11 +13,13 @@ use super::{
     events, keys,
     operation::Operation,
     orders,
-    path::{CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID},
-    pets,
+    path::{
+        BATCH_ID, CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID,
+    },
+    pet_batches, pets,
     request::{ApiRequest, RequestHead},
     state::Api,
-    webhooks,
+    undo, webhooks,
 };
 use domain::api_key::Scope::*;
 use server::Response;
@@ -85,6 +87,8 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 fn routes() -> Vec<Route> { routes! {
     GET    "pets"                                            "listPets"            [PetsRead]                           cached    pets::list_pets()                     [limit cursor sort status categoryId name q id microchip],
     POST   "pets"                                            "createPet"           [PetsWrite]                          async     pets::create_pet(),
+    POST   "pets/batch"                                      "changePets"          [PetsWrite]                          async     pet_batches::change_pets(),
+    POST   "pets/batch/{batchId}/undo"                       "undoBatch"           [PetsWrite]                          async     undo::undo_batch(BATCH_ID),
     GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           cached    pets::get_pet(PET_ID),
     PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          async     pets::update_pet(PET_ID),
     DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          async     pets::delete_pet(PET_ID),
@@ -99,8 +103,8 @@ fn routes() -> Vec<Route> { routes! {
     POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        async     orders::complete_order(ORDER_ID),
     POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        async     orders::cancel_order(ORDER_ID),
     POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        async     orders::return_order(ORDER_ID),
-    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead, KeysRead]     async     events::list_events()                 [after limit sort types subject wait],
-    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead, KeysRead]     async     events::stream_events()               [after types subject],
+    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead, KeysRead]     async     events::list_events()                 [after limit sort types subject batch wait],
+    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead, KeysRead]     async     events::stream_events()               [after types subject batch],
     POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      async     webhooks::create_webhook(),
     GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       async     webhooks::list_webhooks()             [limit cursor],
     GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       async     webhooks::get_webhook(WEBHOOK_ID),
@@ -123,26 +127,6 @@ fn routes() -> Vec<Route> { routes! {
     POST   "keys/{keyId}/rotate"                             "rotateKey"           [KeysWrite]                          async     keys::rotate_key(KEY_ID),
 } }
 
-/// The paths without ids that match the template of another one, such as `keys/current`. They are
-/// never taken for an id.
-static EXACT_PATHS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-    let paths = ROUTES.iter().map(|route| route.operation.path);
-    let is_matched = |path: &&str| {
-        let mut others = ROUTES.iter().filter(|other| other.operation.path != *path);
-        others.any(|other| other.operation.match_path(path).is_some())
-    };
-    paths
-        .filter(|path| !path.contains('{'))
-        .filter(is_matched)
-        .collect()
-});
-
-fn match_route(route: &Route, path: &str) -> Option<IdPositions> {
-    let positions = route.operation.match_path(path)?;
-    let is_itself = route.operation.path == path || !EXACT_PATHS.contains(&path);
-    is_itself.then_some(positions)
-}
-
 /// The result of looking up a method and a path.
 pub enum Match {
     /// A route and the positions of the ids in the path.
@@ -153,7 +137,8 @@ pub enum Match {
 }
 
 /// Finds the operation for a method and a path that starts with `/v1/`. HEAD
-/// counts as GET.
+/// counts as GET. The first route that matches counts, so a path without ids comes before the
+/// templates that it matches, such as `keys/current` before `keys/{keyId}`.
 pub fn find(method: &Method, path: &str) -> Match {
     let method = match *method {
         Method::HEAD => &Method::GET,
@@ -161,14 +146,14 @@ pub fn find(method: &Method, path: &str) -> Match {
     };
     for route in ROUTES.iter() {
         if route.operation.method == method
-            && let Some(positions) = match_route(route, path)
+            && let Some(positions) = route.operation.match_path(path)
         {
             return Match::Found(route, positions);
         }
     }
     let on_path = ROUTES
         .iter()
-        .filter(|route| match_route(route, path).is_some());
+        .filter(|route| route.operation.match_path(path).is_some());
     let methods: Vec<_> = on_path
         .map(|route| match route.operation.method {
             Method::GET => "GET, HEAD",
@@ -219,8 +204,10 @@ mod tests {
             (Method::PUT, "/v1/pets/1", "GET, HEAD, PATCH, DELETE"),
             (Method::GET, "/v1/store/orders/1/complete", "POST"),
             (Method::GET, "/v1/keys/current", "getCurrentKey"),
-            (Method::DELETE, "/v1/keys/current", "GET, HEAD"),
-            (Method::GET, "/v1/keys/claim", "POST"),
+            (Method::DELETE, "/v1/keys/current", "revokeKey current"),
+            (Method::PUT, "/v1/keys/claim", "POST, GET, HEAD, DELETE"),
+            (Method::POST, "/v1/pets/batch", "changePets"),
+            (Method::GET, "/v1/pets/batch", "getPet batch"),
             (Method::DELETE, "/v1/keys/7", "revokeKey 7"),
         ] {
             let found = match find(&method, path) {

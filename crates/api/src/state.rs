@@ -73,6 +73,10 @@ impl Default for Config {
 /// The maximum number of concurrent test deliveries. A receiver may take 15 seconds to respond.
 const MAX_WEBHOOK_TESTS: usize = 16;
 
+/// The maximum number of batches that are worked on at a time. Each may take as much memory and
+/// time as a thousand requests.
+const MAX_BATCHES: usize = 16;
+
 /// Everything a handler can reach. Each part owns one concern.
 pub struct Api {
     pub(super) store: Arc<Store>,
@@ -97,6 +101,8 @@ pub struct Api {
     pub dispatcher: Arc<Dispatcher>,
     /// Limits test deliveries, which do not count as requests in flight.
     pub(super) webhook_tests: Semaphore,
+    /// Limits batches.
+    pub(super) batches: Arc<Semaphore>,
     pub health: Health,
     pub metrics: Arc<Metrics>,
 }
@@ -133,6 +139,7 @@ impl Api {
             event_tail,
             dispatcher: Arc::new(dispatcher),
             webhook_tests: Semaphore::new(MAX_WEBHOOK_TESTS),
+            batches: Arc::new(Semaphore::new(MAX_BATCHES)),
             health: Health::new(store.clone(), draining.clone()),
             draining,
             contracts,

@@ -27,9 +27,10 @@ impl<'a> UnknownParameters<'a> {
             let name = pair.split('=').next().unwrap_or_default();
             pair.is_empty() || known.contains(&name)
         };
-        let query = query.filter(|query| !query.split('&').all(is_known));
-        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-        let mut names: Vec<_> = pairs
+        let Some(query) = query.filter(|query| !query.split('&').all(is_known)) else {
+            return Self(Vec::new());
+        };
+        let mut names: Vec<_> = form_urlencoded::parse(query.as_bytes())
             .map(|(name, _)| name)
             .filter(|name| !known.contains(&&**name))
             .collect();
@@ -45,6 +46,9 @@ impl<'a> UnknownParameters<'a> {
     /// Returns the value of the header, if any name can be shown. Names are percent-encoded, and
     /// long ones are cut.
     pub fn header(&self) -> Option<HeaderValue> {
+        if self.0.is_empty() {
+            return None;
+        }
         let names = self.names().filter(|name| !name.is_empty());
         let shown: Vec<_> = names.take(MAX_NAMES).map(encode).collect();
         let value = HeaderValue::try_from(shown.join(", ")).expect("printable ASCII");

@@ -11,7 +11,7 @@ use crate::{
     idempotency::RecordedRejection,
     invalid::join_messages,
     json::{FromObject, Object},
-    pet::NewPet,
+    pet::{NewPet, batch::BatchId},
 };
 
 /// The time for which an import is remembered: an interrupted one can be continued, and a
@@ -34,6 +34,14 @@ pub const MAX_CHUNK_BYTES: usize = 2 << 20;
 /// Identifies an import: the SHA-256 of a file and its format, or random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ImportId(pub [u8; 32]);
+
+impl ImportId {
+    /// Returns the id that the events of the import have, so that it can be undone.
+    pub fn batch_id(&self) -> BatchId {
+        let hex: String = self.0[..16].iter().map(|it| format!("{it:02x}")).collect();
+        BatchId::from_hex(&hex)
+    }
+}
 
 /// The progress of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,13 +1,15 @@
 //! Pets: their types, validation, and the rules for changing and deleting one.
 
+pub mod batch;
 mod filter;
 mod inventory;
 mod metadata;
 mod microchip;
 mod search;
 mod statuses;
+pub mod undo;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     date::PastDate,
@@ -127,7 +129,8 @@ pub fn decide_deletion(
 }
 
 /// The reason why a pet was not created, changed or deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum PetRejection {
     NoSuchPet,
     /// The pet no longer has the expected value.
@@ -153,7 +156,7 @@ recorded_rejection!(PetRejection {
 });
 
 /// A pet's id: positive, below 2^53, assigned by the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PetId(i64);
 

@@ -37,6 +37,7 @@ mod api_keys;
 mod categories;
 mod command;
 mod deliveries;
+mod draft;
 mod error;
 pub mod event_tail;
 mod fields;
@@ -45,6 +46,7 @@ mod list;
 mod lock_holder;
 mod metrics;
 mod orders;
+mod pet_batches;
 mod pets;
 mod postgres;
 mod purge;
@@ -55,6 +57,7 @@ mod search;
 mod sqlite;
 mod statements;
 mod tables;
+mod undo;
 mod url;
 mod webhooks;
 mod working_set;
@@ -120,6 +123,7 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
         api_keys::ALL,
         webhooks::ALL,
         deliveries::ALL,
+        undo::ALL,
     ];
     let pets = [
         "",

@@ -68,6 +68,7 @@ fn preview(read: Table, unit: &str) -> String {
     let [first, second, third] = &titles;
     let header = ["column", "read as", first, second, third];
     let columns = read.columns.headings.into_iter().enumerate();
+    let columns = columns.filter(|(_, (heading, _))| !heading.is_empty());
     let lines = columns.map(|(position, (heading, column))| {
         let cell = |at: usize| {
             let (_, row) = rows.get(at)?;

@@ -17,6 +17,37 @@ pub type Rows = Box<dyn Iterator<Item = (u64, Result<StringRecord, RecordError>)
 /// The number of rows among which the header is.
 pub const SEARCHED_ROWS: usize = 20;
 
+/// The kind of file that a table is in.
+#[derive(Clone, Copy)]
+pub enum Origin<'a> {
+    Csv,
+    /// A sheet of a workbook, with the first and the last row of each merged cell that extends
+    /// over several.
+    Sheet {
+        merged: &'a [(u64, u64)],
+    },
+}
+
+impl Origin<'_> {
+    /// Returns the word for a line in messages.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Csv => "line",
+            Self::Sheet { .. } => "row",
+        }
+    }
+
+    /// Returns the last line of a header that starts on this line.
+    fn last_line(self, line: u64) -> u64 {
+        let merged = match self {
+            Self::Csv => &[],
+            Self::Sheet { merged } => merged,
+        };
+        let starting_here = merged.iter().filter(|(first, _)| *first == line);
+        starting_here.map(|(_, last)| *last).fold(line, u64::max)
+    }
+}
+
 /// A table whose header was found.
 pub struct Table {
     pub columns: Columns,
@@ -29,14 +60,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// Finds the header: the first row with a name and a category. `merged` are the first and the
-    /// last line of cells that extend over several. Lines are called `unit` in messages.
-    pub fn new(
-        mut rows: Rows,
-        merged: &[(u64, u64)],
-        unit: &str,
-        options: &Rc<TableOptions>,
-    ) -> Result<Self, String> {
+    /// Finds the header: the first row with a name and a category.
+    pub fn new(mut rows: Rows, origin: Origin, options: &Rc<TableOptions>) -> Result<Self, String> {
+        let unit = origin.unit();
         let mut first: Vec<_> = rows.by_ref().take(SEARCHED_ROWS).collect();
         let mut best: Option<Candidate> = None;
         for at in 0..first.len() {
@@ -48,7 +74,7 @@ impl Table {
                     return Err(format!("{unit} {line}: {reason}"));
                 }
             };
-            let last = last_line(line, merged);
+            let last = origin.last_line(line);
             let below = first[at + 1..].iter();
             let merged_rows = below.take_while(|(line, _)| *line <= last);
             let merged_rows: Vec<_> = merged_rows
@@ -58,11 +84,16 @@ impl Table {
             match Columns::from_headings(&headings, options) {
                 Ok(columns) => {
                     let rest = first.split_off(at + 1 + merged_rows.len());
+                    let rows = rest.into_iter().chain(rows);
+                    let width = columns.headings.len();
                     return Ok(Self {
                         columns,
                         header_line: last,
                         skipped: at,
-                        rows: Box::new(rest.into_iter().chain(rows)),
+                        rows: match origin {
+                            Origin::Csv => Box::new(rows),
+                            Origin::Sheet { .. } => Box::new(without_unnamed(rows, width)),
+                        },
                     });
                 }
                 Err(NoHeader::Invalid(reason)) => return Err(format!("{unit} {line}: {reason}")),
@@ -93,8 +124,8 @@ impl Table {
         let first = headings.iter().map(str::trim).find(|cell| !cell.is_empty());
         let example = shell_quote(&format!("{}={member}", first.unwrap_or_default()));
         Err(format!(
-            "the first line must name the columns: no {missing} column, found {} in {unit} {line}; \
-             to say which one it is, add --column, such as --column {example}",
+            "one of the first rows must name the columns: no {missing} column, found {} in {unit} \
+             {line}; to say which one it is, add --column, such as --column {example}",
             list(headings.iter())
         ))
     }
@@ -118,10 +149,19 @@ struct Candidate {
     headings: StringRecord,
 }
 
-/// Returns the last line of a header that starts on this line.
-fn last_line(line: u64, merged: &[(u64, u64)]) -> u64 {
-    let starting_here = merged.iter().filter(|(first, _)| *first == line);
-    starting_here.map(|(_, last)| *last).fold(line, u64::max)
+/// Leaves out the cells of columns without a heading. In a sheet they are notes; in CSV, a row
+/// with more cells than the header rather has a delimiter that is not quoted.
+fn without_unnamed(
+    rows: impl Iterator<Item = (u64, Result<StringRecord, RecordError>)>,
+    width: usize,
+) -> impl Iterator<Item = (u64, Result<StringRecord, RecordError>)> {
+    rows.map(move |(line, row)| {
+        let row = row.map(|mut row| {
+            row.truncate(width);
+            row
+        });
+        (line, row)
+    })
 }
 
 /// Returns the lowest cell of each column that is not blank.

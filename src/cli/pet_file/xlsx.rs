@@ -20,7 +20,7 @@ use super::{
     columns::{is_blank, list},
     options::TableOptions,
     record::{MAX_RECORD_BYTES, RecordError},
-    table::{Rows, SEARCHED_ROWS, Table},
+    table::{Origin, Rows, SEARCHED_ROWS, Table},
 };
 use domain::invalid::quoted;
 
@@ -40,7 +40,15 @@ pub struct Sheet {
     /// The names of the others.
     pub others: Vec<String>,
     /// The first and the last row of each merged cell that extends over several.
-    pub merged: MergedRows,
+    merged: MergedRows,
+}
+
+impl Sheet {
+    pub fn origin(&self) -> Origin<'_> {
+        Origin::Sheet {
+            merged: &self.merged,
+        }
+    }
 }
 
 /// The first and the last row of merged cells.
@@ -161,7 +169,8 @@ fn choose(
             continue;
         }
         let merged = merged_rows(workbook, &sheet.name)?;
-        match Table::new(Box::new(rows.into_iter()), &merged, "row", options) {
+        let origin = Origin::Sheet { merged: &merged };
+        match Table::new(Box::new(rows.into_iter()), origin, options) {
             Ok(_) => return Ok((sheet.name.clone(), merged)),
             Err(reason) => failure = failure.or(Some((&sheet.name, reason))),
         }
@@ -184,7 +193,9 @@ fn merged_rows(workbook: &mut Workbook, sheet: &str) -> Result<MergedRows, Strin
 
 /// Copies the rows of a sheet to a temporary file, each as a line of JSON.
 fn copy_rows(workbook: &mut Workbook, name: &str) -> Result<File, String> {
-    let unwritable = |cause: io::Error| format!("cannot be copied to a temporary file: {cause}");
+    let unwritable = |cause: io::Error| {
+        format!("cannot be copied to a temporary file: {cause}; to use another folder, set TMPDIR")
+    };
     let mut copy = BufWriter::new(tempfile::tempfile().map_err(unwritable)?);
     let mut size = 0;
     each_row(workbook, name, |number, row| {

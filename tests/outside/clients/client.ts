@@ -86,6 +86,15 @@ const header = { "If-None-Match": fetched.response.headers.get("etag") ?? "" };
 assert.equal((await shop.GET("/pets/{petId}", { params: { path, header } })).response.status, 304);
 assert.deepEqual((await shop.GET("/store/orders", {})).data, []);
 
+const batch = await shop.POST("/pets/batch", {
+  body: { changes: [{ create: { name: "Pip", categoryId: 9 } }, { id: ids[4], update: { name: "Pet 5" } }, { id: 999_999, delete: true }] },
+});
+assert.ok(batch.data);
+assert.deepEqual(batch.data.results.map((result) => result.status), [201, 200, 404]);
+assert.equal(batch.data.results[2].error?.code, "not_found");
+const pipPath = { petId: batch.data.results[0].id ?? 0 };
+assert.equal((await shop.DELETE("/pets/{petId}", { params: { path: pipPath } })).response.status, 204);
+
 const rex = await shop.POST("/pets", { body: { name: "Rex", categoryId: 1, status: "available" } });
 assert.ok(rex.data);
 const rexPath = { petId: rex.data.id };

@@ -88,6 +88,10 @@ pub fn is_error(cell: &str) -> bool {
 
 /// Simplifies a word, so that case, accents, blanks and punctuation do not matter.
 pub fn simplify(text: &str) -> String {
+    if text.is_ascii() {
+        let plain = text.chars().filter(char::is_ascii_alphanumeric);
+        return plain.map(|c| c.to_ascii_lowercase()).collect();
+    }
     let plain = text.nfkd().filter(|c| !is_combining_mark(*c));
     let folded = plain.default_case_fold();
     folded.filter(|c| c.is_alphanumeric()).collect()

@@ -54,7 +54,7 @@ impl FileImport {
         &self,
         chunk: ImportChunk,
     ) -> Result<Result<i64, ChunkRejection>, FileImportError> {
-        let (command, reply) = QueuedCommand::queue(WriteChunk(chunk), None, None);
+        let (command, reply) = QueuedCommand::queue(WriteChunk::new(chunk), None, None);
         let mut commands = [command];
         let times = Times::of_one_clock(Timestamp::now());
         sqlite::run(self.0.db(), &mut commands, times)?;
