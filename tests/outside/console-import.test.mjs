@@ -226,7 +226,7 @@ test("rows of animals in the store change them, and the own export changes nothi
   // Only the columns of the file change; an empty cell removes, and one animal is changed by its microchip.
   await page.button("Back").click();
   await page.button("Another file").click();
-  const lines = ["id,name,microchip,price,currency,source.address,metadata.litter", `${full.id},Full,,500,EUR,,`, "999999,Missing,,,,,", `${full.id},Twice,,,,,`, "x,Wrong,,,,,"];
+  const lines = ["id,name,microchip,price,currency,source.address,metadata.litter", `${full.id},Full,,500,EUR,,`, "999999,,,,,,", `${full.id},Twice,,,,,`, "x,Wrong,,,,,"];
   await choose(page, csv("changes.csv", [...lines, ",Renamed,985 112 004 567 890,,,,"].join("\n")));
   await check(page);
   await page.getByText("4 invalid rows will be left out.").waitFor();
@@ -240,7 +240,7 @@ test("rows of animals in the store change them, and the own export changes nothi
   ]);
   await show(page, "invalid");
   assert.deepEqual((await cellsOf(page)).map((cells) => cells.at(-1)), [
-    "Animal number: No animal has the number 999999.", "Animal number: Line 2 is about the same animal.", "Animal number: “x” is not the number of an animal."]);
+    "Name: A name is missing.\nAnimal number: No animal has the number 999999.", "Animal number: Line 2 is about the same animal.", "Animal number: “x” is not the number of an animal."]);
   await page.button("Change 2 animals").click();
   await page.getByRole("heading", { name: "2 animals were changed" }).waitFor();
   const after = new Map((await readAll()).map((pet) => [pet.id, pet]));
@@ -261,6 +261,14 @@ test("rows of animals in the store change them, and the own export changes nothi
   await page.button("Import another file").click();
   await page.getByRole("row").filter({ hasText: "changes.csv" }).getByText("undone").waitFor();
   await page.inspect("import-history");
+
+  // A number that no animal has, as in the export of another store.
+  await choose(page, csv("other-store.csv", "id,name,category\n999999,Newcomer,Dogs\n"));
+  await check(page);
+  await page.getByText("1 row has a number that no animal has: new animals get new numbers.").waitFor();
+  await page.button("Add 1 animal").click();
+  await page.getByRole("heading", { name: "1 animal was added" }).waitFor();
+  assert.deepEqual(await find("Newcomer"), [{ name: "Newcomer", categoryId: 1 }]);
   assert.deepEqual(page.problems(), []);
   await page.leave();
 });

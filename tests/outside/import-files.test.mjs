@@ -45,7 +45,7 @@ async function read(name, { sheet: chosen, columns: changes = {}, values = {}, d
     throw new FileError(`No row names the columns: a name and a category are needed, found ${headings}.`);
   }
   const chosenValues = new Map(Object.entries(values).map(([text, value]) => [simplify(text), value]));
-  const mapping = { columns, width: headings.length, words, values: { status: chosenValues, sex: chosenValues }, defaultStatus, currency: "" };
+  const mapping = { columns, width: sheet.name ? Infinity : headings.length, words, values: { status: chosenValues, sex: chosenValues }, defaultStatus, currency: "" };
   const result = { rows: [], invalid: [], encoding, sheet: sheet.name, otherSheets: sheets.filter((other) => other.name !== sheet.name).map(({ name }) => name) };
   for (const row of rowsOf(table, header)) {
     const { line, id, members, category, problems } = readRecord(row, mapping);

@@ -211,6 +211,8 @@ export type CheckedRow = Row & {
   shown: { name: string; category: string; status: string };
   target?: Pet;
   holder?: Pet;
+  /** It has the number of no animal. */
+  isRenumbered?: boolean;
   newName?: string;
   categoryId?: string;
   create?: object;

@@ -137,6 +137,7 @@ export async function showCheck(root, source, end, go) {
 
   const messages = () => {
     const newNames = [...new Map(groups.all.flatMap(({ newName }) => (newName === undefined ? [] : [[fold(newName), newName]]))).values()];
+    const renumbered = groups.new.filter(({ isRenumbered }) => isRenumbered).length;
     const chips = groups.all.filter(({ holder, target }) => holder && (!target || target === holder) && !ids.has(holder.id));
     return [
       !groups.new.length && !groups.changed.length && !groups.invalid.length && el("p.notice.ok",
@@ -146,6 +147,7 @@ export async function showCheck(root, source, end, go) {
         (checked) => (view.createsCategories = checked)),
       chips.length > 0 && checkbox(chipsText(chips.length), view.matchesChips, (checked) => (view.matchesChips = checked)),
       groups.changed.length > 0 && el("p.hint.import-hint", HOW_CHANGED),
+      renumbered > 0 && el("p.hint.import-hint", `${plural(renumbered, "row has", "rows have")} a number that no animal has: new animals get new numbers.`),
     ];
   };
   const ids = new Set(records.flatMap(({ id }) => id ?? []));

@@ -36,7 +36,10 @@ const keyOf = (heading = "") =>
  */
 export function mapped(source, words, isHeader) {
   const header = guessHeader(source.table, words, isHeader);
-  const width = header.headings.length || Math.max(...source.table.rows.slice(0, 100).map(({ cells }) => cells.length));
+  // In a sheet, cells may be beside the table; in a text, they mean that a delimiter is wrong.
+  const isSheet = source.sheet.name !== "";
+  const widest = source.table.rows.reduce((widest, { cells }) => Math.max(widest, cells.length), 0);
+  const width = isSheet ? widest : header.headings.length || widest;
   const columns = Array.from({ length: width }, (_, at) => header.columns[at] ?? "");
   return { ...source, header, mapping: { columns, width, words, values: {}, defaultStatus: "", currency: usualCurrency() } };
 }

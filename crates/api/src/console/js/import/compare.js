@@ -110,37 +110,40 @@ export function comparer(store) {
     const categoryProblem = category.problem ?? (newName === undefined ? "" : newCategoryProblem(category.id ?? "", newName));
     if (categoryProblem) problems.category = categoryProblem;
 
+    const holder = members.microchip ? store.byChip.get(members.microchip) : undefined;
+    const known = id === undefined ? undefined : store.byId.get(id);
+    const target = known ?? (store.matchesChips ? holder : undefined);
     // The number of a chip is free again when its animal is sold.
     const chip = members.status === "sold" ? null : members.microchip;
-    const holder = chip ? store.byChip.get(chip) : undefined;
-    const target = id !== undefined ? store.byId.get(id) : store.matchesChips ? holder : undefined;
-    if (id !== undefined && !target) problems.id = `No animal has the number ${id}.`;
-    if (holder && holder !== target) problems.microchip = `${holder.name} (animal ${holder.id}) has this microchip.`;
+    if (chip && holder && holder !== target) problems.microchip = `${holder.name} (animal ${holder.id}) has this microchip.`;
     const sameAnimal = target && lines.repeated(`animal ${target.id}`, line);
     const sameChip = chip && lines.repeated(`chip ${chip}`, line);
     if (sameAnimal) problems.id = `Line ${sameAnimal} is about the same animal.`;
     else if (sameChip) problems.microchip = `Line ${sameChip} has the same microchip.`;
     if (!target && !problems.id) {
-      if (members.name === undefined) problems.name ??= "A name is missing.";
-      if (!record.category && !problems.categoryId) problems.category ??= "A category is missing.";
+      const lacksName = members.name === undefined && !problems.name;
+      const lacksCategory = !record.category && !problems.category && !problems.categoryId;
+      if (id !== undefined && (lacksName || lacksCategory)) problems.id = `No animal has the number ${id}.`;
+      else if (lacksName) problems.name = "A name is missing.";
+      else if (lacksCategory) problems.category = "A category is missing.";
     }
 
     const categoryId = category.id ?? target?.categoryId;
-    const known = { name: target?.name, status: target?.status, ...members };
+    const all = { name: target?.name, status: target?.status, ...members };
     const defaultStatus = !target && members.status === undefined ? store.defaultStatus : "";
     /** @type {CheckedRow} */
     const row = {
-      line, cells, kind: "invalid", problems, target, holder, newName,
+      line, cells, kind: "invalid", problems, target, holder, newName, isRenumbered: id !== undefined && !target,
       shown: {
-        name: known.name ?? "",
+        name: all.name ?? "",
         category: record.category?.name ?? (categoryId === undefined ? (record.category?.id ?? "") : categoryName(categoryId)),
-        status: known.status ?? defaultStatus,
+        status: all.status ?? defaultStatus,
       },
     };
     if (Object.keys(problems).length) return row;
     if (!target) {
-      const all = defaultStatus ? { ...members, status: defaultStatus } : members;
-      const filled = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
+      const withStatus = defaultStatus ? { ...members, status: defaultStatus } : members;
+      const filled = Object.fromEntries(Object.entries(withStatus).filter(([, value]) => value !== null));
       return { ...row, kind: "new", create: nest(filled), categoryId: category.id, difference: summaryOf(filled) };
     }
     const { patch, texts } = changesOf(target, members);

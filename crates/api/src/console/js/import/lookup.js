@@ -46,7 +46,7 @@ export async function findAnimals(records, signal, progress) {
   };
   if (!can("pets:read")) return { byId, byChip };
   const ids = [...new Set(records.flatMap(({ id }) => id ?? []))];
-  const chips = [...new Set(records.flatMap(({ members }) => (members.status !== "sold" && members.microchip) || []))];
+  const chips = [...new Set(records.flatMap(({ members }) => members.microchip ?? []))];
   const { total } = chips.length > PER_REQUEST ? (await get("store/inventory", signal)).data : { total: Infinity };
   if (total / PER_REQUEST < ids.length / PER_REQUEST + chips.length) {
     let done = 0;
