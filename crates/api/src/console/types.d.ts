@@ -185,7 +185,9 @@ export type Mapping = {
   words: Words;
   values: Partial<Record<"status" | "sex", Map<string, string>>>;
   defaultStatus: string;
+  /** The currency of prices that have none. */
   currency: string;
+  chosenCurrency?: string;
 };
 /** A row by its members; problems are by column, "" is the row. */
 export type ImportRecord = Row & {

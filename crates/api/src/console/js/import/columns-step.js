@@ -41,7 +41,7 @@ export function mapped(source, words, isHeader) {
   const widest = source.table.rows.reduce((widest, { cells }) => Math.max(widest, cells.length), 0);
   const width = isSheet ? widest : header.headings.length || widest;
   const columns = Array.from({ length: width }, (_, at) => header.columns[at] ?? "");
-  return { ...source, header, mapping: { columns, width, words, values: {}, defaultStatus: "", currency: usualCurrency() } };
+  return { ...source, header, mapping: { columns, width, words, values: {}, defaultStatus: "", currency: "" } };
 }
 
 /** The values of a column that no word list has, with the number of rows. @param {ImportSource} source @param {"status" | "sex"} name */
@@ -124,8 +124,10 @@ export function showColumns(root, source, go) {
       el("option", { value, selected: value === mapping.defaultStatus }, value || "no status"));
     const currencyLabel = columns.includes("currency") ? "Currency, where there is none" : "Currency of the prices";
     const status = el("select", { onchange: () => (mapping.defaultStatus = status.value) }, statusOptions);
-    const currency = el("select", { onchange: () => (mapping.currency = currency.value) },
-      [...DIGITS.keys()].sort().map((code) => el("option", { selected: code === mapping.currency }, code)));
+    // Of a table that names currencies, an empty cell is a mistake.
+    mapping.currency = mapping.chosenCurrency ?? (columns.includes("currency") ? "" : usualCurrency());
+    const currency = el("select", { onchange: () => (mapping.currency = mapping.chosenCurrency = currency.value) },
+      ["", ...[...DIGITS.keys()].sort()].map((value) => el("option", { value, selected: value === mapping.currency }, value || "–")));
     return [
       field("Status, where there is none", status),
       columns.includes("price") && field(currencyLabel, currency),
