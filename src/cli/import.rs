@@ -19,9 +19,9 @@ use super::{
     pet_file::{Format, TableOptions},
     status,
 };
+use domain::pet::batch::BatchId;
 use plan::{Checks, Plan, Step};
 use source::Source;
-use domain::pet::batch::BatchId;
 use store::{DatabaseUrl, KnownPets, category_names, find_import, find_microchips};
 
 #[derive(Args)]

@@ -68,12 +68,10 @@ impl Seed {
         bar.set_length(self.count);
         let mut numbers = 1..=self.count;
         let next = || {
-            Ok(numbers
-                .next()
-                .map(|number| {
-                    let pet = random_pet(&mut random, &mut microchips);
-                    (number, PetWrite::Add(pet), None)
-                }))
+            Ok(numbers.next().map(|number| {
+                let pet = random_pet(&mut random, &mut microchips);
+                (number, PetWrite::Add(pet), None)
+            }))
         };
         let categories = unused_categories(&names);
         let wait = Wait {

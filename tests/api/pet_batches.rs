@@ -23,7 +23,6 @@ support::cases! {
         a_batch_is_limited_in_size,
         a_batch_counts_as_a_request_for_every_hundred_changes,
         batches_over_the_limit_are_shed,
-        the_path_of_a_batch_is_still_an_unknown_animal,
     ],
 }
 
@@ -567,19 +566,4 @@ async fn batches_over_the_limit_are_shed(backend: Backend) {
     );
     assert_eq!(server.count_pets().await, 17);
     assert_eq!(server.metric("petstore_shed_requests_total").await, 1.0);
-}
-
-async fn the_path_of_a_batch_is_still_an_unknown_animal(backend: Backend) {
-    let server = Server::start(backend).await;
-    server
-        .get("/v1/pets/batch")
-        .await
-        .assert_error(404, "not_found");
-    server
-        .delete("/v1/pets/batch")
-        .await
-        .assert_error(404, "not_found");
-    let put = server.request(Method::PUT, "/v1/pets/batch").send().await;
-    put.assert_error(405, "method_not_allowed");
-    assert_eq!(put.header("allow"), Some("POST, GET, HEAD, PATCH, DELETE"));
 }

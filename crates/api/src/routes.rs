@@ -127,6 +127,26 @@ fn routes() -> Vec<Route> { routes! {
     POST   "keys/{keyId}/rotate"                             "rotateKey"           [KeysWrite]                          async     keys::rotate_key(KEY_ID),
 } }
 
+/// The paths without ids that match the template of another one, such as `keys/current`. They are
+/// never taken for an id.
+static EXACT_PATHS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let paths = ROUTES.iter().map(|route| route.operation.path);
+    let is_matched = |path: &&str| {
+        let mut others = ROUTES.iter().filter(|other| other.operation.path != *path);
+        others.any(|other| other.operation.match_path(path).is_some())
+    };
+    paths
+        .filter(|path| !path.contains('{'))
+        .filter(is_matched)
+        .collect()
+});
+
+fn match_route(route: &Route, path: &str) -> Option<IdPositions> {
+    let positions = route.operation.match_path(path)?;
+    let is_itself = route.operation.path == path || !EXACT_PATHS.contains(&path);
+    is_itself.then_some(positions)
+}
+
 /// The result of looking up a method and a path.
 pub enum Match {
     /// A route and the positions of the ids in the path.
@@ -137,8 +157,7 @@ pub enum Match {
 }
 
 /// Finds the operation for a method and a path that starts with `/v1/`. HEAD
-/// counts as GET. The first route that matches counts, so a path without ids comes before the
-/// templates that it matches, such as `keys/current` before `keys/{keyId}`.
+/// counts as GET.
 pub fn find(method: &Method, path: &str) -> Match {
     let method = match *method {
         Method::HEAD => &Method::GET,
@@ -146,14 +165,14 @@ pub fn find(method: &Method, path: &str) -> Match {
     };
     for route in ROUTES.iter() {
         if route.operation.method == method
-            && let Some(positions) = route.operation.match_path(path)
+            && let Some(positions) = match_route(route, path)
         {
             return Match::Found(route, positions);
         }
     }
     let on_path = ROUTES
         .iter()
-        .filter(|route| route.operation.match_path(path).is_some());
+        .filter(|route| match_route(route, path).is_some());
     let methods: Vec<_> = on_path
         .map(|route| match route.operation.method {
             Method::GET => "GET, HEAD",
@@ -204,10 +223,11 @@ mod tests {
             (Method::PUT, "/v1/pets/1", "GET, HEAD, PATCH, DELETE"),
             (Method::GET, "/v1/store/orders/1/complete", "POST"),
             (Method::GET, "/v1/keys/current", "getCurrentKey"),
-            (Method::DELETE, "/v1/keys/current", "revokeKey current"),
-            (Method::PUT, "/v1/keys/claim", "POST, GET, HEAD, DELETE"),
+            (Method::DELETE, "/v1/keys/current", "GET, HEAD"),
+            (Method::GET, "/v1/keys/claim", "POST"),
             (Method::POST, "/v1/pets/batch", "changePets"),
-            (Method::GET, "/v1/pets/batch", "getPet batch"),
+            (Method::GET, "/v1/pets/batch", "POST"),
+            (Method::POST, "/v1/pets/batch/a/undo", "undoBatch a"),
             (Method::DELETE, "/v1/keys/7", "revokeKey 7"),
         ] {
             let found = match find(&method, path) {

@@ -6,6 +6,7 @@ use super::{
     Error, Store,
     command::{Command, Lane},
     draft::Draft,
+    pets::UpdatePet,
     rows::Stored,
     table::{Field, columns},
     tables::{Keys, Sequence},
@@ -22,13 +23,24 @@ statements! {
 
 pub(super) struct WriteChunk {
     chunk: ImportChunk,
+    updates: Vec<UpdatePet>,
     batch_id: BatchId,
 }
 
 impl WriteChunk {
-    pub(super) fn new(chunk: ImportChunk) -> Self {
+    pub(super) fn new(mut chunk: ImportChunk) -> Self {
         let batch_id = chunk.id.batch_id();
-        Self { chunk, batch_id }
+        let updates = chunk.updates.drain(..).map(|update| UpdatePet {
+            id: update.id,
+            change: update.change,
+            expected: None,
+        });
+        let updates = updates.collect();
+        Self {
+            chunk,
+            updates,
+            batch_id,
+        }
     }
 }
 
@@ -46,6 +58,9 @@ impl Command for WriteChunk {
         for category in &chunk.categories {
             keys.categories.push(category.id);
             keys.category_names.push(category.name.folded());
+        }
+        for update in &self.updates {
+            update.keys(keys);
         }
         let microchips = chunk.pets.iter().filter_map(|pet| pet.microchip.clone());
         keys.microchips.extend(microchips);
@@ -85,6 +100,13 @@ impl Command for WriteChunk {
             if !is_taken && ids.insert(category.id) && names.insert(name) {
                 draft.put(category.clone());
             }
+        }
+        for update in &self.updates {
+            update.decide(draft).map_err(|rejection| {
+                let id = update.id.get();
+                let reason = rejection.to_string();
+                ChunkRejection::Update { id, reason }
+            })?;
         }
         for new in &chunk.pets {
             let id = PetId::from_store(draft.new_id(Sequence::Pets));

@@ -94,7 +94,9 @@ impl Plan {
                 break;
             }
             let valid = some.iter().filter_map(|(_, record)| record.as_ref().ok());
-            let ids: HashSet<_> = valid.flat_map(|record| decider.candidates(record)).collect();
+            let ids: HashSet<_> = valid
+                .flat_map(|record| decider.candidates(record))
+                .collect();
             let pets = known.find(ids.into_iter().collect()).await?;
             for (line, record) in some {
                 let number = plan.steps.len();
@@ -252,7 +254,8 @@ impl Decider {
         }
         let resolved = record.resolve(&mut self.names)?;
         let microchip = resolved.pet.claimed_microchip().cloned();
-        self.lines.extend(microchip.map(|microchip| (microchip, line)));
+        self.lines
+            .extend(microchip.map(|microchip| (microchip, line)));
         let is_new_name = resolved.new_category.is_some();
         let Some(target) = target else {
             return Ok((Step::Add, is_new_name));

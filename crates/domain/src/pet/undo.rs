@@ -50,13 +50,17 @@ pub enum UndoDecision {
 }
 
 /// The reason why the change of a pet is not undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 pub enum KeptReason {
+    #[error("it was changed since")]
     Changed,
+    #[error("it was deleted since")]
     Deleted,
+    #[error("it was ordered since")]
     Ordered,
     /// This pet has its microchip.
+    #[error("pet {} has its microchip now", .0.get())]
     MicrochipTaken(PetId),
 }
 
@@ -104,8 +108,9 @@ pub struct UndoPlan {
 }
 
 impl UndoPlan {
-    /// Combines the changes of each pet. They come newest first.
-    pub fn new(batch: &BatchId, changes: Vec<LoggedPet>, next: Option<i64>) -> Self {
+    /// Combines the changes of each pet. They come newest first. If a pet had several microchips in
+    /// between, the rest is left to the next request: another pet may have to give one back first.
+    pub fn new(batch: &BatchId, changes: Vec<LoggedPet>, mut next: Option<i64>) -> Self {
         let mut undos: Vec<Undo> = Vec::new();
         let mut kept = Vec::new();
         let mut positions = HashMap::new();
@@ -121,7 +126,12 @@ impl UndoPlan {
                 });
                 continue;
             };
+            let microchip = |pet: &Option<Pet>| pet.as_ref()?.claimed_microchip().cloned();
             if undo.before == change.after {
+                if microchip(&undo.before) != microchip(&change.before) {
+                    next = Some(change.sequence + 1);
+                    break;
+                }
                 undo.before = change.before;
             } else if undo.before != change.before {
                 let id = change.id;
