@@ -311,7 +311,8 @@ test("PostgreSQL: each of the other screens", async () => {
 
   await page.open("Import");
   await page.getByLabel("Cells").fill("Imported\tdogs\tsold\n");
-  await page.button("Import 1 animal").click();
+  await page.button("Check 1 row").click();
+  await page.button("Add 1 animal").click();
   await page.getByRole("heading", { name: "1 animal was added" }).waitFor();
   await page.open("Show animals");
   await page.getByLabel("Search name").fill("imp");

@@ -21,6 +21,7 @@ use super::{
 };
 use domain::{
     import::{ChunkRejection, Import, ImportChunk, ImportId},
+    members::Choice,
     order::OrderStatus,
     pet::{Claim, Microchip, Pet, PetId, batch::BatchId, undo::UndoOutcome},
 };

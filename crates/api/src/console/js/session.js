@@ -89,11 +89,12 @@ export function signOut(reason = "") {
   forget(reason);
 }
 
-/** Forgets the key, a file that is imported with it, and all that is loaded. */
+/** Forgets the key, files that are imported with it, and all that is loaded. */
 function forget(reason = "") {
   // Changing the history of a page that is being loaded again can crash it.
   if (isLeaving) return;
   sessionStorage.clear();
+  indexedDB.deleteDatabase("petstore-imports");
   history.replaceState({ reason }, "", location.pathname);
   restart();
 }
