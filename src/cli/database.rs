@@ -59,15 +59,26 @@ impl ServedDatabase {
     /// Returns the options that name the database, for a command that a person can copy.
     pub fn options(&self) -> String {
         let mut options = String::new();
-        let database = self.database.to_string();
+        let database = match &self.database {
+            DatabaseUrl::Sqlite(_) => self.database.to_string(),
+            DatabaseUrl::Postgres(url) => url.without_password().into(),
+        };
         if database != DEFAULT_DATABASE {
             options += &format!(" --database {}", shell_quote(&database));
         }
-        if let Some(file) = &self.password.database_password_file {
+        let file = self.password.database_password_file.as_deref();
+        let asked = self.asks_for_password().then_some(Path::new("/dev/stdin"));
+        if let Some(file) = file.or(asked) {
             let file = shell_quote(&file.to_string_lossy());
             options += &format!(" --database-password-file {file}");
         }
         options
+    }
+
+    /// Returns true if a command with these options reads the password from standard input: it
+    /// is part of the URL, and is never shown.
+    pub fn asks_for_password(&self) -> bool {
+        matches!(&self.database, DatabaseUrl::Postgres(url) if url.has_password())
     }
 
     /// Returns the database as shown to people.

@@ -12,8 +12,9 @@ use indicatif::ProgressBar;
 
 use super::{
     CommandResult, Database, Interrupt, block_on, counted, escape_path,
-    pet_file::Format,
-    record_writer::{PetRow, REQUIRED_ORDER_COLUMNS, RecordWriter, order_cells, order_columns},
+    record_writer::{
+        Format, PetRow, REQUIRED_ORDER_COLUMNS, RecordWriter, order_cells, order_columns,
+    },
     status, stdout,
 };
 use domain::{category::CategoryName, order::Order, pet::Pet};

@@ -21,11 +21,11 @@ impl Openapi {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let local = PublicUrl::local(Scheme::Http, address);
         let production = self.urls.public_url.unwrap_or(local);
-        let contract = Contract::new(&production, self.urls.staging_url.as_ref());
+        let contract = Contract::new(production, self.urls.staging_url);
         let text = if self.json {
-            contract.json
+            contract.json()
         } else {
-            contract.yaml
+            contract.yaml()
         };
         print(text.as_bytes())
     }

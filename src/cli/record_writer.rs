@@ -2,12 +2,15 @@
 
 use std::{
     borrow::Cow,
+    ffi::OsStr,
     io::{self, BufWriter, Write},
+    path::Path,
 };
 
+use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{formula, pet_file::Format};
+use super::{escape_path, formula};
 use domain::{
     members::{Cell, CellMember, Choice},
     order::{Order, Reference},
@@ -16,6 +19,34 @@ use domain::{
     price::Price,
 };
 use store::ExportContext;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// CSV with a header line.
+    Csv,
+    /// JSON Lines: one JSON object per line, as in the API.
+    Jsonl,
+}
+
+impl Format {
+    /// Returns the chosen format, or else that of the file's extension.
+    pub fn of(path: &Path, chosen: Option<Self>) -> Result<Self, String> {
+        let extension = path.extension().and_then(OsStr::to_str);
+        let extension = extension.map(str::to_ascii_lowercase);
+        let format = chosen.or(match extension.as_deref() {
+            Some("csv") => Some(Self::Csv),
+            Some("jsonl" | "ndjson") => Some(Self::Jsonl),
+            _ => None,
+        });
+        format.ok_or_else(|| {
+            format!(
+                "{} is neither .csv nor .jsonl; use one of these, or add --format csv or --format \
+                 jsonl",
+                escape_path(path)
+            )
+        })
+    }
+}
 
 pub enum RecordWriter<W: Write> {
     Csv {

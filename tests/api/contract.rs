@@ -13,7 +13,7 @@ use support::Response;
 
 static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     let address = "http://127.0.0.1:8080/v1".parse().unwrap();
-    serde_json::from_str(&Contract::new(&address, None).json).unwrap()
+    serde_json::from_str(&Contract::new(address, None).json()).unwrap()
 });
 
 /// The operation ids and statuses that the tests have received.
@@ -36,7 +36,7 @@ const STANDARD_HEADERS: [&str; 11] = [
 ];
 
 /// A body that is valid for every operation; some ignore it.
-pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1,"url":"https://localhost/","after":"now","scopes":["pets:read"]}"#;
+pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1,"url":"https://receiver.example/","after":"now","scopes":["pets:read"],"changes":[{"create":{"name":"A","categoryId":1}}]}"#;
 
 /// The id of an event that no store has.
 const EVENT: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
@@ -360,12 +360,15 @@ fn validator(schema: &Value) -> Arc<jsonschema::Validator> {
 /// True if a schema has every member of a value, also of the objects in it.
 fn knows_members(schema: &'static Value, value: &Value) -> bool {
     let schema = resolve(schema);
+    if let Some(items) = value.as_array() {
+        return items.iter().all(|it| knows_members(&schema["items"], it));
+    }
     let Some(object) = value.as_object() else {
         return true;
     };
     if let Some(choices) = schema["anyOf"].as_array() {
         let mut objects = choices.iter().filter(|it| resolve(it)["type"] == "object");
-        return objects.any(|schema| knows_members(schema, value));
+        return objects.any(|schema| is_valid(schema, value) && knows_members(schema, value));
     }
     let Some(known) = schema["properties"].as_object() else {
         return true;

@@ -79,6 +79,7 @@ async fn only_allowed_origins_get_cors_headers(backend: Backend) {
             "X-Request-Id",
             "RateLimit",
             "Preference-Applied",
+            "Petstore-Unknown-Parameters",
         ] {
             assert!(exposed.split(", ").any(|header| header == name), "{name}");
         }

@@ -25,6 +25,7 @@ mod get_pet;
 mod granting_access;
 mod harness;
 mod http1;
+mod http1_unread_bodies;
 mod http2;
 mod http2_floods;
 mod http2_unread;
@@ -33,6 +34,7 @@ mod keys;
 mod list_pets;
 mod metrics;
 mod orders;
+mod pet_batches;
 mod pet_details;
 mod preconditions;
 mod public_endpoints;
@@ -42,6 +44,7 @@ mod search;
 mod strict_handling;
 mod strictness;
 mod tls;
+mod undo;
 mod update_pet;
 mod webhook_delivery;
 mod webhooks;
@@ -65,6 +68,7 @@ const FILES: &[&[Case]] = &[
     get_pet::CASES,
     granting_access::CASES,
     http1::CASES,
+    http1_unread_bodies::CASES,
     http2::CASES,
     http2_floods::CASES,
     http2_unread::CASES,
@@ -73,6 +77,7 @@ const FILES: &[&[Case]] = &[
     list_pets::CASES,
     metrics::CASES,
     orders::CASES,
+    pet_batches::CASES,
     pet_details::CASES,
     preconditions::CASES,
     public_endpoints::CASES,
@@ -82,6 +87,7 @@ const FILES: &[&[Case]] = &[
     strict_handling::CASES,
     strictness::CASES,
     tls::CASES,
+    undo::CASES,
     update_pet::CASES,
     webhook_delivery::CASES,
     webhooks::CASES,

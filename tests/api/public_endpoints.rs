@@ -1,6 +1,8 @@
 //! Endpoints without authentication (contract, docs, health checks), request ids, and
 //! unknown paths and methods.
 
+use std::collections::HashSet;
+
 use api::Contract;
 use http::Method;
 use serde_json::{Value, json};
@@ -11,6 +13,8 @@ use crate::{client::Connection, harness::Server};
 support::cases! {
     ALL: [
         the_contract_names_its_server_urls,
+        the_contract_names_the_host_of_the_client,
+        new_hosts_are_limited,
         large_responses_are_compressed_on_request,
         the_root_redirects_to_a_page,
         pages_are_served_with_their_files,
@@ -62,9 +66,81 @@ async fn the_contract_names_its_server_urls(backend: Backend) {
         .await
         .text();
     assert!(!yaml.contains(".example/v1") && yaml.contains(&url));
+    assert!(yaml.contains(&format!("curl -i \"{url}/pets?")));
+    assert!(url.contains(":8080/") || !yaml.contains("127.0.0.1:8080"));
     let same: Value =
-        serde_json::from_str(&Contract::new(&url.parse().unwrap(), None).json).unwrap();
+        serde_json::from_str(&Contract::new(url.parse().unwrap(), None).json()).unwrap();
     assert_eq!(json, same);
+}
+
+/// The examples of the contract use the host that the client used, if it can stand in a URL and
+/// in a shell command.
+async fn the_contract_names_the_host_of_the_client(backend: Backend) {
+    let server = Server::start(backend).await;
+    let local = server.url("/v1");
+    let (scheme, _) = local.split_once(':').unwrap();
+    let mut conn = Connection::open(&server).await;
+    let mut get = async |target: &str, host: &str, headers: &str| {
+        conn.send(&format!(
+            "GET {target} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n"
+        ))
+        .await;
+        conn.raw.response().await.unwrap()
+    };
+    let mut tags = HashSet::new();
+    for (host, expected) in [
+        ("shop.local:8080", "shop.local:8080"),
+        ("SHOP.local:8080", "shop.local:8080"),
+        ("[::1]:9", "[::1]:9"),
+        ("pets", "pets"),
+    ] {
+        let url = format!("{scheme}://{expected}/v1");
+        let yaml = get("/v1/openapi.yaml", host, "").await;
+        assert!(
+            yaml.text().contains(&format!("curl -i \"{url}/pets?")),
+            "{host}"
+        );
+        assert!(!yaml.text().contains("127.0.0.1"), "{host}");
+        let json = get("/v1/openapi.json", host, "").await;
+        assert_eq!(json.json()["servers"][0]["url"], url);
+        let tag = json.header("etag").unwrap();
+        tags.insert(tag.to_string());
+        let condition = format!("If-None-Match: {tag}\r\n");
+        let again = get("/v1/openapi.json", host, &condition).await;
+        assert_eq!(again.status, 304);
+    }
+    assert_eq!(tags.len(), 3);
+    for host in ["a$(b)", "a'b", &"a".repeat(300)] {
+        let json = get("/v1/openapi.json", host, "").await;
+        assert_eq!(json.json()["servers"][0]["url"], local, "{host}");
+    }
+    // The target takes precedence.
+    let target = "http://shop.local:8080/v1/openapi.json";
+    let response = get(target, "other", "").await;
+    let url = format!("{scheme}://shop.local:8080/v1");
+    assert_eq!(response.json()["servers"][0]["url"], url);
+}
+
+/// A client with ever new hosts makes the service write few contracts.
+async fn new_hosts_are_limited(backend: Backend) {
+    let server = Server::start(backend).await;
+    let local = server.url("/v1");
+    let mut written = 0;
+    let mut conn = Connection::open(&server).await;
+    for n in 0..200 {
+        let host = format!("host-{n}.example");
+        conn.send(&format!(
+            "GET /v1/openapi.yaml HTTP/1.1\r\nHost: {host}\r\n\r\n"
+        ))
+        .await;
+        let yaml = conn.raw.response().await.unwrap().text();
+        if yaml.contains(&host) {
+            written += 1;
+        } else {
+            assert!(yaml.contains(&local));
+        }
+    }
+    assert!((20..200).contains(&written), "{written}");
 }
 
 async fn large_responses_are_compressed_on_request(backend: Backend) {
@@ -332,6 +408,28 @@ async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend) {
     ] {
         server.get(path).await.assert_error(404, "not_found");
     }
+    for (path, similar) in [
+        ("/v1/pet", Some("/v1/pets")),
+        ("/v1/Pets/1/", Some("/v1/pets/{petId}")),
+        ("/pets", Some("/v1/pets")),
+        ("/v1/order", Some("/v1/store/orders")),
+        (
+            "/v1/webhook/1/rotate_secret",
+            Some("/v1/webhooks/{webhookId}/rotate-secret"),
+        ),
+        ("/openapi.json", Some("/v1/openapi.json")),
+        ("/doc", Some("/docs")),
+        ("/health", Some("/healthz")),
+        ("/v1/customers", None),
+    ] {
+        let response = server.get(path).await;
+        let hint = match similar {
+            Some(path) => format!("did you mean {path}? See"),
+            None => "see".into(),
+        };
+        let expected = format!("no such path; {hint} /v1/openapi.yaml for the API");
+        assert_eq!(response.json()["message"], expected, "{path}");
+    }
     for (path, allow) in [
         ("/v1/pets", "GET, HEAD, POST"),
         ("/v1/pets/1", "GET, HEAD, PATCH, DELETE"),
@@ -354,6 +452,8 @@ async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend) {
             let response = server.request(method, path).send().await;
             response.assert_error(405, "method_not_allowed");
             assert_eq!(response.header("allow"), Some(allow), "{path}");
+            let message = format!("method not allowed; this path has {allow}");
+            assert_eq!(response.json()["message"], message);
         }
     }
     server

@@ -10,12 +10,15 @@ use crate::{client::Request, contract, harness::Server};
 support::cases! {
     DATABASES: [
         unknown_parameters_are_rejected,
+        unknown_parameters_are_named,
         unknown_members_are_rejected,
         unknown_members_of_nested_objects_are_rejected,
         every_response_says_that_handling_was_strict,
         only_strict_handling_is_applied,
     ],
 }
+
+const UNKNOWN: &str = "petstore-unknown-parameters";
 
 fn strict<'a>(server: &'a Server, method: Method, path: &str) -> Request<'a> {
     let request = server.request(method, path);
@@ -65,6 +68,11 @@ async fn unknown_parameters_are_rejected(backend: Backend) {
         let response = request().send().await;
         assert_ne!(response.status, 400, "{path}: {}", response.text());
         assert_applied(&response, false);
+        assert_eq!(
+            response.header(UNKNOWN),
+            Some("Status, b%0A, limt"),
+            "{path}"
+        );
     }
     // Known ones are accepted, and still checked.
     let lists = [
@@ -90,6 +98,41 @@ async fn unknown_parameters_are_rejected(backend: Backend) {
         assert_eq!(response.status, status, "{path}: {}", response.text());
         assert_applied(&response, true);
     }
+}
+
+/// Without strict handling, a header names what is ignored: also in a cached response, which is
+/// the same for other requests, and in an error.
+async fn unknown_parameters_are_named(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create(json!({"name": "A", "categoryId": 1})).await;
+    let named = async |path: &str| {
+        let response = server.get(path).await;
+        let named = response.header(UNKNOWN).map(String::from);
+        (response.status, named)
+    };
+    for _ in 0..2 {
+        let stauts = Some("stauts".into());
+        assert_eq!(named("/v1/pets?stauts=sold").await, (200, stauts.clone()));
+        assert_eq!(named("/v1/pets").await, (200, None));
+        assert_eq!(named("/v1/pets?limit=20").await, (200, None));
+        assert_eq!(named("/v1/pets?stauts=1&limit=0").await, (400, stauts));
+        let fields = Some("fields, page%5Bsize%5D".into());
+        let path = "/v1/pets/1?page%5Bsize%5D=2&fields=name";
+        assert_eq!(named(path).await, (200, fields));
+        assert_eq!(named("/v1/pets/1").await, (200, None));
+    }
+    let list = server.get("/v1/pets?a=1").await;
+    let again = server.request(Method::GET, "/v1/pets?a=1");
+    let again = again.header("if-none-match", list.header("etag").unwrap());
+    let again = again.send().await;
+    assert_eq!((again.status, again.header(UNKNOWN)), (304, Some("a")));
+    let head = server.request(Method::HEAD, "/v1/pets?a=1").send().await;
+    assert_eq!(head.header(UNKNOWN), Some("a"));
+    let rejected = strict(&server, Method::GET, "/v1/pets?a=1").send().await;
+    assert_eq!(rejected.header(UNKNOWN), Some("a"));
+    // Who has no valid key is told nothing.
+    let unauthorized = server.request(Method::GET, "/v1/pets?a=1").without_key();
+    assert_eq!(unauthorized.send().await.header(UNKNOWN), None);
 }
 
 async fn unknown_members_of_nested_objects_are_rejected(backend: Backend) {
@@ -153,7 +196,7 @@ async fn unknown_members_are_rejected(backend: Backend) {
         (
             Method::POST,
             "/v1/webhooks",
-            json!({"url": "https://localhost/"}),
+            json!({"url": "https://receiver.example/"}),
         ),
         (Method::PATCH, "/v1/webhooks/1", json!({"description": "A"})),
         (

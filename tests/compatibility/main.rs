@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 fn contract() -> Value {
     let address = "http://127.0.0.1:8080/v1".parse().unwrap();
-    serde_json::from_str(&Contract::new(&address, None).json).unwrap()
+    serde_json::from_str(&Contract::new(address, None).json()).unwrap()
 }
 
 fn released() -> Value {

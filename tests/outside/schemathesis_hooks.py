@@ -52,6 +52,8 @@ def before_load_schema(context, raw_schema):
         for name in ["Price", "Source", "Buyer"]:
             components["schemas"][name]["additionalProperties"] = False
             components["schemas"][f"{name}Change"]["additionalProperties"] = False
+        for name in ["BatchCreate", "BatchUpdate", "BatchDelete"]:
+            components["schemas"][name]["additionalProperties"] = False
     for item in raw_schema["paths"].values():
         for operation in item.values():
             parameters = operation["parameters"]

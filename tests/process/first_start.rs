@@ -2,10 +2,11 @@
 
 use std::{env, path::Path};
 
-use support::CommandResult;
+use support::{Cluster, CommandResult};
 
 use crate::{
     client::Client,
+    database_connection::require_password,
     harness::{Home, PETSTORE, Service},
 };
 
@@ -20,6 +21,36 @@ async fn without_a_terminal_it_logs_how_to_create_a_key() {
         let created = shell(&home, &command).success();
         let client = Client::new(&service, &created.secret());
         assert_eq!(client.get("/v1/pets").await.status, 200);
+    }
+}
+
+/// On PostgreSQL, too: with parameters in the URL, and with a password, which is never shown and
+/// which the command reads from standard input.
+#[tokio::test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn the_command_works_as_printed_for_postgres() {
+    let cluster = Cluster::start();
+    // SCRAM takes a debug build seconds on a busy machine.
+    require_password(&cluster, "password");
+    for (user, parameters) in [
+        ("petstore", ""),
+        ("petstore", "?application_name=till&sslmode=prefer"),
+        ("till:a%2Fsecret", ""),
+        ("till:a%2Fsecret", "?application_name=till%201"),
+        ("", "?user=till&password=a%2Fsecret"),
+    ] {
+        let database = cluster.create_database();
+        let at = if user.is_empty() { "" } else { "@" };
+        let port = cluster.port;
+        let url = format!("postgres://{user}{at}127.0.0.1:{port}/{database}{parameters}");
+        let home = Home::with_database(url);
+        let service = home.serve();
+        let command = create_key_command(&service);
+        assert!(!command.contains("secret"), "{command}");
+        let created = shell(&home, &format!("echo a/secret | {command}")).success();
+        let client = Client::new(&service, &created.secret());
+        assert_eq!(client.get("/v1/pets").await.status, 200);
+        service.stop();
     }
 }
 

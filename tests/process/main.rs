@@ -28,6 +28,7 @@ mod health;
 mod hostile_services;
 mod import_export;
 mod import_options;
+mod import_tables;
 mod imports_while_served;
 #[cfg(target_arch = "x86_64")]
 mod instructions;

@@ -173,6 +173,29 @@ async fn deliveries_are_tested_retried_and_replayed() {
     assert_eq!(moved["position"], event);
 }
 
+/// The message names the options that allow a receiver on the same machine, and they do.
+#[test]
+fn the_options_for_a_local_receiver_are_named() {
+    let home = Home::new();
+    let service = home.serve();
+    let key = home.new_key();
+    let create = |service: &Service, url: &str| {
+        let mut command = home.command(PETSTORE);
+        let url = ["webhooks", "create", url, "--url", &service.url("")];
+        CommandResult::of(command.args(url).env("PETSTORE_KEY", &key))
+    };
+    let options = "--webhook-allow-http and --webhook-allow-net CIDR";
+    create(&service, "http://localhost:9000/").assert_fails(1, options);
+    let option = "--webhook-allow-net 127.0.0.0/8,::1/128";
+    create(&service, "https://localhost:9000/").assert_fails(1, option);
+    service.stop();
+    let mut serve = home.serve_command();
+    serve.arg("--webhook-allow-http").args(option.split(' '));
+    let service = Service::start(&mut serve);
+    create(&service, "http://localhost:9000/").success();
+    create(&service, "https://localhost:9000/").success();
+}
+
 #[test]
 fn rejections_say_why() {
     let cli = Cli::start();
@@ -183,6 +206,7 @@ fn rejections_say_why() {
             "10.0.0.0/8 (private use) is not allowed",
         ),
         (&["create", "localhost"], "url: must start with https://"),
+        (&["create", "https://a.invalid"], "never exists"),
         (
             &["create", "https://a.example", "--type", "pet"],
             "types: must be",

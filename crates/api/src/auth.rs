@@ -9,7 +9,7 @@ use super::{
     error::{ApiError, AuthFailure},
     key_cache::{KeyCache, Lookup},
     operation::Operation,
-    rate_limit::{FailedAuthLimiter, LimitKind, Quota},
+    rate_limit::{FailedAuthLimiter, LimitKind},
 };
 use domain::api_key::{KeyHash, PresentedKey, Scopes};
 use server::header_values;
@@ -103,7 +103,7 @@ impl Authenticator {
         context.api_key_id = Some(key.id);
         context.quota = key.quota;
         if let Some(quota) = key.quota {
-            ensure_granted(quota, LimitKind::ApiKey)?;
+            ApiError::ensure_granted(quota, LimitKind::ApiKey)?;
         }
         Ok(Some(Caller {
             hash,
@@ -115,7 +115,7 @@ impl Authenticator {
     /// Charges a failure to the client's address.
     fn fail(&self, error: impl Into<ApiError>, context: &RequestContext) -> ApiError {
         let quota = self.failed_auth.charge(context.client, context.started);
-        match ensure_granted(quota, LimitKind::Address) {
+        match ApiError::ensure_granted(quota, LimitKind::Address) {
             Ok(()) => error.into(),
             Err(rate_limited) => rate_limited,
         }
@@ -135,14 +135,6 @@ impl Authenticator {
             self.keys.count_deprecated_call(&caller.hash);
         }
         Ok(Authorization(caller))
-    }
-}
-
-fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
-    if quota.granted {
-        Ok(())
-    } else {
-        Err(ApiError::RateLimited { kind, quota })
     }
 }
 

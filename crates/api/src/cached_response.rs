@@ -160,14 +160,17 @@ fn with_suffix(tag: &HeaderValue, suffix: &str) -> HeaderValue {
     HeaderValue::try_from(suffixed).expect("entity tags are printable ASCII")
 }
 
-/// A public document that stays the same while the service runs. Its entity tag is computed
-/// on the first request for it, not at every start.
+/// A public document that stays the same while the service runs. It is written on the first
+/// request for it, not at every start.
 pub type Document = LazyLock<CachedResponse, Box<dyn FnOnce() -> CachedResponse + Send>>;
 
-pub fn document(body: String, media_type: &'static str) -> Document {
+pub fn document(
+    body: impl FnOnce() -> String + Send + 'static,
+    media_type: &'static str,
+) -> Document {
     LazyLock::new(Box::new(move || {
         let content = Content {
-            body: body.into(),
+            body: body().into(),
             media_type: HeaderValue::from_static(media_type),
             cache_control: HeaderValue::from_static("no-cache"),
             link: None,

@@ -19,6 +19,8 @@ pub struct RequestContext {
     pub wait: Wait,
     /// True if unknown parameters and members are rejected.
     pub is_strict: bool,
+    /// Names the query parameters that the operation does not have.
+    pub unknown_parameters: Option<HeaderValue>,
     /// `None` if the request was rejected before it was routed, or matches no operation.
     pub operation: Option<&'static Operation>,
     /// The API key, if it is valid.
@@ -74,6 +76,7 @@ impl<'a> RequestGuard<'a> {
             request_id,
             wait: Wait::NotStarted,
             is_strict: false,
+            unknown_parameters: None,
             operation: None,
             api_key_id: None,
             quota: None,

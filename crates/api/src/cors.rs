@@ -55,7 +55,7 @@ const ALLOWED_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, If-
                        Last-Event-ID, Prefer, X-Request-Id";
 /// The response headers that a page may read.
 const EXPOSED_HEADERS: &str = "Accept-Patch, Allow, Deprecation, ETag, Idempotent-Replayed, Link, Location, \
-                       Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, Sunset, WWW-Authenticate, \
+                       Petstore-Unknown-Parameters, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, Sunset, WWW-Authenticate, \
                        X-Request-Id";
 /// The maximum time that a browser may cache the preflight response, in seconds.
 const MAX_AGE: &str = "600";

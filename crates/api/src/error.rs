@@ -16,7 +16,8 @@ use domain::{
     pet::PetId,
     webhook::MAX_WEBHOOKS,
 };
-use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
+pub use response::ErrorBody;
+use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, MAX_LARGE_BODY_BYTES};
 
 /// A 4xx or 5xx response.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub enum ApiError {
     /// Carries the scopes of which the key needs one.
     InsufficientScope(&'static [Scope]),
     NotFound(&'static str),
+    /// Carries the path of the API that is most similar, if one is.
+    NoSuchPath(Option<&'static str>),
     /// Carries the methods that the path allows.
     MethodNotAllowed(Cow<'static, str>),
     RequestTimeout(&'static str),
@@ -58,12 +61,12 @@ pub enum ApiError {
     PositionGone(Gone),
     /// The log no longer has the event of a delivery.
     DeliveryEventGone(Gone),
+    /// A change of an atomic batch was rejected. Carries its index and the reason.
+    BatchRejected(usize, Box<Self>),
     PreconditionFailed(&'static str),
-    BodyTooLarge,
-    /// Carries the media types that the operation accepts.
-    UnsupportedMediaType(&'static [&'static str]),
-    /// Carries the same media types, for the headers of the response.
-    UnsupportedContentEncoding(&'static [&'static str]),
+    BodyTooLarge(BodyLimit),
+    UnsupportedMediaType(UnsupportedContent),
+    UnsupportedContentEncoding(UnsupportedContent),
     IdempotencyKeyReused,
     RateLimited {
         kind: LimitKind,
@@ -81,8 +84,27 @@ pub enum ApiError {
     },
     /// The limit on test deliveries is reached.
     TooManyTests,
+    /// The limit on batches is reached.
+    TooManyBatches,
     /// Shed: too many requests are in flight.
     Overloaded,
+}
+
+/// A body that an operation does not accept.
+#[derive(Debug, Clone)]
+pub struct UnsupportedContent {
+    /// The media types that the operation accepts.
+    pub accepted: &'static [&'static str],
+    /// The header of the request, quoted.
+    pub got: String,
+}
+
+/// The limit on the size of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLimit {
+    Normal,
+    /// That of operations that take many resources at a time.
+    Large,
 }
 
 /// The limit on streams and long polls that is reached.
@@ -168,6 +190,15 @@ impl ApiError {
         "If-None-Match: the pet has this ETag, or just exists if you sent *; nothing was changed",
     );
 
+    /// Fails if a request is not within a rate limit.
+    pub fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), Self> {
+        if quota.granted {
+            Ok(())
+        } else {
+            Err(Self::RateLimited { kind, quota })
+        }
+    }
+
     /// Describes the response. A new error is a variant and its line here.
     fn describe(&self) -> Description<'_> {
         match self {
@@ -193,10 +224,18 @@ impl ApiError {
             Self::NotFound(message) => {
                 Description::new(StatusCode::NOT_FOUND, "not_found", *message)
             }
-            Self::MethodNotAllowed(_) => Description::new(
+            Self::NoSuchPath(similar) => {
+                let hint = match similar {
+                    Some(path) => format!("did you mean {path}? See"),
+                    None => "see".into(),
+                };
+                let message = format!("no such path; {hint} /v1/openapi.yaml for the API");
+                Description::new(StatusCode::NOT_FOUND, "not_found", message)
+            }
+            Self::MethodNotAllowed(methods) => Description::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
-                "method not allowed; see the Allow header for the supported methods",
+                format!("method not allowed; this path has {methods}"),
             ),
             Self::RequestTimeout(message) => {
                 Description::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", *message)
@@ -303,28 +342,43 @@ impl ApiError {
                 "eventId: this store does not have this event; take the id from the list of \
                  deliveries",
             ),
+            Self::BatchRejected(index, reason) => conflict(
+                "batch_rejected",
+                format!(
+                    "changes[{index}]: {}; nothing was changed, because the batch is atomic",
+                    reason.describe().message
+                ),
+            ),
             Self::PreconditionFailed(message) => Description::new(
                 StatusCode::PRECONDITION_FAILED,
                 "precondition_failed",
                 *message,
             ),
-            Self::BodyTooLarge => Description::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "body_too_large",
-                format!("body: must be at most {MAX_BODY_BYTES} bytes"),
-            ),
-            Self::UnsupportedMediaType(types) => Description::new(
+            Self::BodyTooLarge(limit) => {
+                let message = match limit {
+                    BodyLimit::Normal => format!("body: must be at most {MAX_BODY_BYTES} bytes"),
+                    BodyLimit::Large => format!(
+                        "body: must be at most {MAX_LARGE_BODY_BYTES} bytes, or {MAX_BODY_BYTES} \
+                         without a Content-Length"
+                    ),
+                };
+                Description::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+            }
+            Self::UnsupportedMediaType(UnsupportedContent { accepted, got }) => Description::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "unsupported_media_type",
                 format!(
-                    "Content-Type: must be {}; a charset, if given, must be utf-8",
-                    types.join(" or ")
+                    "Content-Type: must be {}, got {got}; a charset, if given, must be utf-8",
+                    accepted.join(" or ")
                 ),
             ),
-            Self::UnsupportedContentEncoding(_) => Description::new(
+            Self::UnsupportedContentEncoding(UnsupportedContent { got, .. }) => Description::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "unsupported_media_type",
-                "Content-Encoding: must be identity or absent; send the body uncompressed",
+                format!(
+                    "Content-Encoding: must be identity or absent, got {got}; send the body \
+                     uncompressed"
+                ),
             ),
             Self::IdempotencyKeyReused => Description::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -381,6 +435,9 @@ impl ApiError {
                     StreamLimit::All => unavailable(message("")),
                 }
             }
+            Self::TooManyBatches => unavailable(
+                "too many batches are being worked on; nothing was changed, retry later",
+            ),
             Self::TooManyTests => {
                 unavailable("too many test deliveries are waiting for their receivers; retry later")
             }
@@ -395,7 +452,7 @@ impl ApiError {
     pub fn closes_connection(&self) -> bool {
         matches!(
             self,
-            Self::InvalidRequest(_) | Self::BodyTooLarge | Self::RequestTimeout(_)
+            Self::InvalidRequest(_) | Self::BodyTooLarge(_) | Self::RequestTimeout(_)
         )
     }
 
@@ -408,6 +465,7 @@ impl ApiError {
             Self::ShuttingDown(_)
                 | Self::TooManyStreams { .. }
                 | Self::TooManyTests
+                | Self::TooManyBatches
                 | Self::Overloaded
         )
     }
@@ -460,6 +518,7 @@ fn join_scopes(scopes: &[Scope], separator: &str) -> String {
 }
 
 pub const NO_SUCH_PET: &str = "petId: no pet has this id";
+pub const NO_SUCH_BATCH: &str = "batchId: the log has no changes of animals with this batchid; events are kept for a limited time";
 pub const INVALID_CATEGORY_ID: &str =
     "categoryId: must be an integer (int64), without plus sign or leading zeros";
 pub const NO_SUCH_CATEGORY: &str = "categoryId: no category with this id has a name";

@@ -1,8 +1,10 @@
-//! Headers that every response has.
+//! Headers that every response has, or may have.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub const PETSTORE_UNKNOWN_PARAMETERS: HeaderName =
+    HeaderName::from_static("petstore-unknown-parameters");
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Sets the headers. A browser must not guess another media type: a name in a JSON body may look

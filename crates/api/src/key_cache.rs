@@ -163,6 +163,15 @@ impl KeyCache {
         }))
     }
 
+    /// Charges a request of a key once more, because it counts as `count` others, too. Returns
+    /// `None` if the key has no rate limit.
+    pub fn charge_more(&self, hash: &KeyHash, at: time::Instant, count: u32) -> Option<Quota> {
+        let limiter = self.limiter.as_ref()?;
+        let keys = self.keys.load();
+        let CachedKey { usage, .. } = keys.get(hash)?;
+        Some(limiter.charge_more(&usage.rate_limit, at, count))
+    }
+
     /// Charges a turn of a scan to the rate limit of a key. If the key is over its quota, returns
     /// the time to wait first.
     pub fn charge_scan(&self, hash: &KeyHash) -> Option<Duration> {

@@ -78,7 +78,9 @@ impl Metrics {
             ApiError::TooManyStreams { limit, .. } => {
                 self.rejected_streams[*limit as usize].increment();
             }
-            ApiError::Overloaded | ApiError::TooManyTests => self.shed.increment(),
+            ApiError::Overloaded | ApiError::TooManyTests | ApiError::TooManyBatches => {
+                self.shed.increment()
+            }
             _ => {}
         }
     }

@@ -20,7 +20,7 @@ use super::{
     context::{RequestContext, RequestGuard},
     cors,
     error::ApiError,
-    headers::{X_REQUEST_ID, set_common_headers},
+    headers::{PETSTORE_UNKNOWN_PARAMETERS, X_REQUEST_ID, set_common_headers},
     prefer,
     router::{self, Dispatch, Pending},
     state::Api,
@@ -123,6 +123,10 @@ fn finish(
     }
     if guard.context.is_strict {
         prefer::set_applied(response.headers_mut());
+    }
+    if let Some(names) = guard.context.unknown_parameters.take() {
+        let headers = response.headers_mut();
+        headers.insert(PETSTORE_UNKNOWN_PARAMETERS, names);
     }
     let mut request_id = guard.end(response.status(), error);
     let head = &guard.head;

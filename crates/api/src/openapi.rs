@@ -16,6 +16,8 @@ const JSON: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
 const PRODUCTION_PLACEHOLDER: &str = "https://petstore.example/v1";
 const STAGING_PLACEHOLDER: &str = "https://staging.petstore.example/v1";
+/// The URL in the examples.
+const EXAMPLE_URL: &str = "http://127.0.0.1:8080/v1";
 
 /// A URL under which clients reach the service; it ends in `/v1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +26,12 @@ pub struct PublicUrl(String);
 impl PublicUrl {
     /// Returns the URL of a service without a configured public one.
     pub fn local(scheme: Scheme, address: SocketAddr) -> Self {
-        Self(format!(
-            "{scheme}://{}/v1",
-            loopback_if_unspecified(address)
-        ))
+        Self::of_host(scheme, &loopback_if_unspecified(address).to_string())
+    }
+
+    /// Returns the URL of a service that clients reach at this host and port.
+    pub fn of_host(scheme: Scheme, host: &str) -> Self {
+        Self(format!("{scheme}://{host}/v1"))
     }
 }
 
@@ -94,32 +98,39 @@ impl fmt::Display for PublicUrl {
     }
 }
 
-/// The contract in both formats.
+/// The contract with the URLs of a service.
 #[derive(Debug, Clone)]
 pub struct Contract {
-    pub yaml: String,
-    pub json: String,
+    production: PublicUrl,
+    staging: Option<PublicUrl>,
 }
 
 impl Contract {
-    /// Creates the contract. Without a staging URL it lists none.
-    pub fn new(production: &PublicUrl, staging: Option<&PublicUrl>) -> Self {
-        let fill = |text: &str, staging_entry: &str| {
-            let text = match staging {
-                Some(url) => text.replace(STAGING_PLACEHOLDER, &url.0),
-                None => text.replace(staging_entry, ""),
-            };
-            text.replace(PRODUCTION_PLACEHOLDER, &production.0)
-        };
+    /// Creates the contract, with examples that use the production URL. Without a staging URL it
+    /// lists none.
+    pub fn new(production: PublicUrl, staging: Option<PublicUrl>) -> Self {
         Self {
-            yaml: fill(
-                YAML,
-                &format!("  - url: {STAGING_PLACEHOLDER}\n    description: Staging\n"),
-            ),
-            json: fill(
-                JSON,
-                &format!(r#",{{"url":"{STAGING_PLACEHOLDER}","description":"Staging"}}"#),
-            ),
+            production,
+            staging,
         }
+    }
+
+    pub fn yaml(&self) -> String {
+        let staging = format!("  - url: {STAGING_PLACEHOLDER}\n    description: Staging\n");
+        self.fill(YAML, &staging)
+    }
+
+    pub fn json(&self) -> String {
+        let staging = format!(r#",{{"url":"{STAGING_PLACEHOLDER}","description":"Staging"}}"#);
+        self.fill(JSON, &staging)
+    }
+
+    fn fill(&self, text: &str, staging_entry: &str) -> String {
+        let text = match &self.staging {
+            Some(url) => text.replace(STAGING_PLACEHOLDER, &url.0),
+            None => text.replace(staging_entry, ""),
+        };
+        text.replace(EXAMPLE_URL, &self.production.0)
+            .replace(PRODUCTION_PLACEHOLDER, &self.production.0)
     }
 }

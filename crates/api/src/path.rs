@@ -5,11 +5,15 @@ use std::{array, ops::Range};
 use percent_encoding::percent_decode_str;
 
 use super::error::{
-    ApiError, INVALID_CATEGORY_ID, NO_SUCH_DELIVERY, NO_SUCH_KEY, NO_SUCH_ORDER, NO_SUCH_PET,
-    NO_SUCH_WEBHOOK,
+    ApiError, INVALID_CATEGORY_ID, NO_SUCH_BATCH, NO_SUCH_DELIVERY, NO_SUCH_KEY, NO_SUCH_ORDER,
+    NO_SUCH_PET, NO_SUCH_WEBHOOK,
 };
 use domain::{
-    category::CategoryId, event::EventId, order::OrderId, page::parse_positive_decimal, pet::PetId,
+    category::CategoryId,
+    event::EventId,
+    order::OrderId,
+    page::parse_positive_decimal,
+    pet::{PetId, batch::BatchId},
     webhook::WebhookId,
 };
 
@@ -34,6 +38,10 @@ impl<T> PathParameter<T> {
 pub const PET_ID: PathParameter<PetId> = PathParameter {
     parse: PetId::parse,
     not_found: NO_SUCH_PET,
+};
+pub const BATCH_ID: PathParameter<BatchId> = PathParameter {
+    parse: BatchId::parse,
+    not_found: NO_SUCH_BATCH,
 };
 pub const CATEGORY_ID: PathParameter<CategoryId> = PathParameter {
     parse: CategoryId::parse,

@@ -75,10 +75,7 @@ pub async fn delete_pet(
         {
             Ok(()) => return Ok(response::no_content()),
             Err(PetRejection::Outdated) => {}
-            Err(PetRejection::Reserved) => {
-                let message = "an open order reserves this pet; complete or cancel the order first";
-                return Err(ApiError::PetReserved(message));
-            }
+            Err(PetRejection::Reserved) => return Err(ApiError::PetReserved(RESERVED)),
             Err(rejection) => return Err(rejection.into()),
         }
     }
@@ -103,6 +100,9 @@ async fn expected_pet(
         Err(UnmetPrecondition::IfNoneMatch) => Err(ApiError::PET_EXISTS),
     }
 }
+
+/// The message for a pet that cannot be deleted.
+pub const RESERVED: &str = "an open order reserves this pet; complete or cancel the order first";
 
 const CHANGED_TOO_OFTEN: &str =
     "the pet is being changed too often; nothing was changed, retry later";

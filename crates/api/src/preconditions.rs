@@ -33,6 +33,17 @@ pub async fn unless_missing<T>(
     met
 }
 
+/// Returns true if a list of entity tags has this one, or is `*`. The comparison is strong: a weak
+/// tag never equals ours.
+pub fn has_tag(tags: &[u8], etag: &HeaderValue) -> bool {
+    lists(tags, |tag| tag == etag.as_bytes())
+}
+
+fn lists(tags: &[u8], is_match: impl Fn(&[u8]) -> bool) -> bool {
+    let mut listed = tags.split(|byte| *byte == b',');
+    tags == b"*" || listed.any(|tag| is_match(tag.trim_ascii()))
+}
+
 /// The preconditions of a request.
 #[derive(Clone, Copy)]
 pub struct Preconditions<'a>(&'a HeaderMap);
@@ -59,14 +70,16 @@ impl<'a> Preconditions<'a> {
     /// Evaluates the preconditions for a resource that exists, in the order of RFC 9110, section
     /// 13.2.2.
     pub fn evaluate(self, etag: &HeaderValue) -> Result<(), UnmetPrecondition> {
-        // Strong comparison: a weak tag never equals ours.
-        let if_match = |tag: &[u8]| tag == etag.as_bytes();
+        let is_if_match_met = |value: &HeaderValue| has_tag(value.as_bytes(), etag);
         // Weak comparison.
-        let if_none_match = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes();
-        if self.has(header::IF_MATCH) && !self.lists(header::IF_MATCH, if_match) {
+        let is_same = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes();
+        let is_listed = |value: &HeaderValue| lists(value.as_bytes(), is_same);
+        if self.has(header::IF_MATCH)
+            && !header_values(self.0, header::IF_MATCH).any(is_if_match_met)
+        {
             return Err(UnmetPrecondition::IfMatch);
         }
-        if self.lists(header::IF_NONE_MATCH, if_none_match) {
+        if header_values(self.0, header::IF_NONE_MATCH).any(is_listed) {
             return Err(UnmetPrecondition::IfNoneMatch);
         }
         Ok(())
@@ -120,13 +133,5 @@ impl<'a> Preconditions<'a> {
 
     fn has_wildcard(self, name: HeaderName) -> bool {
         header_values(self.0, name).any(|value| value == "*")
-    }
-
-    /// Returns true if a header lists a matching tag, or `*`.
-    fn lists(self, name: HeaderName, is_match: impl Fn(&[u8]) -> bool) -> bool {
-        header_values(self.0, name).any(|value| {
-            let mut tags = value.as_bytes().split(|byte| *byte == b',');
-            value == "*" || tags.any(|tag| is_match(tag.trim_ascii()))
-        })
     }
 }

@@ -42,6 +42,12 @@ impl RateLimit {
         seconds: 60,
     };
 
+    /// The limit on new hosts for which the contract is written.
+    pub const NEW_HOSTS: Self = Self {
+        requests: 20,
+        seconds: 20,
+    };
+
     /// Returns the emission interval: the time until one request is replenished, in nanoseconds.
     fn interval(self) -> u64 {
         u64::from(self.seconds) * NANOS_PER_SECOND / u64::from(self.requests)
@@ -117,12 +123,19 @@ impl Limiter {
 
     /// Charges a request that arrived at a time, if it is within the limit.
     pub fn charge(&self, arrival: &ArrivalTime, at: Instant) -> Quota {
-        let quota = self.charge_at(arrival, at);
+        let quota = self.charge_at(arrival, at, 1);
         if quota.granted {
             return quota;
         }
         // Requests that arrived later may have been charged before this one.
-        self.charge_at(arrival, at.max(Instant::now()))
+        self.charge_at(arrival, at.max(Instant::now()), 1)
+    }
+
+    /// Charges a request once more, because it counts as `count` others, too. One that counts for
+    /// more than the limit uses up the whole quota.
+    pub fn charge_more(&self, arrival: &ArrivalTime, at: Instant, count: u32) -> Quota {
+        let count = u64::from(count.min(self.limit.requests - 1));
+        self.charge_at(arrival, at.max(Instant::now()), count)
     }
 
     /// Charges work beyond that of a request, as long as this leaves half of the quota for
@@ -130,15 +143,15 @@ impl Limiter {
     pub fn charge_extra(&self, arrival: &ArrivalTime, at: Instant) -> Result<(), Duration> {
         let mut window = self.window(at);
         window.end -= window.interval * u64::from(self.limit.requests / 2);
-        match window.charge(arrival) {
+        match window.charge(arrival, 1) {
             Ok(_) => Ok(()),
             Err(next) => Err(Duration::from_nanos(next - window.end)),
         }
     }
 
-    fn charge_at(&self, arrival: &ArrivalTime, at: Instant) -> Quota {
+    fn charge_at(&self, arrival: &ArrivalTime, at: Instant, count: u64) -> Quota {
         let window = self.window(at);
-        let charged = window.charge(arrival);
+        let charged = window.charge(arrival, count);
         let Window { interval, end, .. } = window;
         let (remaining, wait) = match charged {
             Ok(next) => {
@@ -182,10 +195,10 @@ struct Window {
 }
 
 impl Window {
-    /// Charges one request if it conforms. Returns the theoretical arrival time after the
-    /// request, as an error if it does not conform.
-    fn charge(&self, arrival: &ArrivalTime) -> Result<u64, u64> {
-        let next = |arrival: u64| arrival.max(self.now) + self.interval;
+    /// Charges requests if they conform. Returns the theoretical arrival time after them, as an
+    /// error if they do not conform.
+    fn charge(&self, arrival: &ArrivalTime, count: u64) -> Result<u64, u64> {
+        let next = |arrival: u64| arrival.max(self.now) + count * self.interval;
         let conforming = |arrival| Some(next(arrival)).filter(|next| *next <= self.end);
         let charged = arrival.0.fetch_update(Relaxed, Relaxed, conforming);
         charged.map(next).map_err(next)

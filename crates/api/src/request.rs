@@ -12,9 +12,12 @@ use super::{
     admission::InFlight,
     auth::Authorization,
     context::{RequestContext, Wait},
-    error::ApiError,
+    error::{ApiError, BodyLimit, UnsupportedContent},
+    key_cache::KeyCache,
     operation::Operation,
     preconditions::Preconditions,
+    rate_limit::{LimitKind, Quota},
+    unknown_parameters::UnknownParameters,
 };
 use domain::{
     api_key::{KeyHash, Scopes},
@@ -24,7 +27,7 @@ use domain::{
     json::{FromObject, KnownMember, Object, Value},
     page::{Filter, ListQuery},
 };
-use server::{MAX_BODY_BYTES, header_values};
+use server::{MAX_BODY_BYTES, MAX_LARGE_BODY_BYTES, header_values};
 
 /// The media types of a request body.
 const JSON: &[&str] = &["application/json"];
@@ -65,17 +68,19 @@ impl<'a> RequestHead<'a> {
         self.authorization.caller().hash
     }
 
+    /// Returns the query parameters that the operation does not have.
+    pub fn unknown_parameters(&self) -> UnknownParameters<'a> {
+        UnknownParameters::find(self.head.uri.query(), self.operation.query_parameters)
+    }
+
     /// With strict handling, rejects query parameters that would be ignored.
     pub fn reject_unknown_parameters(&self) -> Result<(), ApiError> {
-        let Some(query) = self.head.uri.query().filter(|_| self.is_strict) else {
+        if !self.is_strict {
             return Ok(());
-        };
-        let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
-        let mut names: Vec<_> = pairs.iter().map(|(name, _)| &**name).collect();
-        names.sort_unstable();
-        names.dedup();
+        }
+        let unknown = self.unknown_parameters();
         let known = self.operation.query_parameters;
-        match describe_unknown("query parameter", names, known) {
+        match describe_unknown("query parameter", unknown.names().collect(), known) {
             Some(message) => Err(ApiError::UnknownParameter(message)),
             None => Ok(()),
         }
@@ -109,6 +114,8 @@ pub struct ApiRequest<'a> {
     in_flight: InFlight<'a>,
     body: Option<Incoming>,
     wait: &'a mut Wait,
+    quota: &'a mut Option<Quota>,
+    started: Instant,
     pub request_id: &'a HeaderValue,
     /// The address that the request came from.
     pub client: IpAddr,
@@ -139,6 +146,8 @@ impl<'a> ApiRequest<'a> {
             in_flight,
             body: Some(body),
             wait: &mut context.wait,
+            quota: &mut context.quota,
+            started: context.started,
             request_id: &context.request_id,
             client: context.client,
         }
@@ -165,6 +174,16 @@ impl<'a> ApiRequest<'a> {
             Ok(_) => Ok(()),
             Err(scope) => Err(ApiError::InsufficientScope(scope.as_slice())),
         }
+    }
+
+    /// Charges a request that counts as several to the rate limit of its key.
+    pub fn charge_as(&mut self, keys: &KeyCache, requests: u32) -> Result<(), ApiError> {
+        let charged = keys.charge_more(&self.key_hash(), self.started, requests.saturating_sub(1));
+        let Some(quota) = charged else {
+            return Ok(());
+        };
+        *self.quota = Some(quota);
+        ApiError::ensure_granted(quota, LimitKind::ApiKey)
     }
 
     /// Releases the in-flight permit. From then on, the request does not count as in flight.
@@ -212,20 +231,32 @@ impl<'a> ApiRequest<'a> {
     }
 
     fn read_object<T: FromObject>(&self, object: &Object) -> Result<T, ApiError> {
-        let unknown = if self.is_strict {
-            unknown_members(object, T::MEMBERS)
+        self.read_members(object).map_err(ApiError::InvalidBody)
+    }
+
+    /// Reads an object in the body. Returns a message if it is invalid.
+    pub fn read_members<T: FromObject>(&self, object: &Object) -> Result<T, String> {
+        match (T::from_object(object), self.unknown(object, T::MEMBERS)) {
+            (Ok(value), None) => Ok(value),
+            (Ok(_), Some(unknown)) => Err(unknown),
+            (Err(invalid), None) => Err(join_messages(&invalid)),
+            (Err(invalid), Some(unknown)) => Err(format!("{}; {unknown}", join_messages(&invalid))),
+        }
+    }
+
+    /// With strict handling, describes the members of an object that would be ignored.
+    pub fn unknown(&self, object: &Object, known: &[KnownMember]) -> Option<String> {
+        if self.is_strict {
+            unknown_members(object, known)
         } else {
             None
-        };
-        match (T::from_object(object), unknown) {
-            (Ok(value), None) => Ok(value),
-            (Ok(_), Some(unknown)) => Err(ApiError::InvalidBody(unknown)),
-            (Err(invalid), None) => Err(ApiError::InvalidBody(join_messages(&invalid))),
-            (Err(invalid), Some(unknown)) => {
-                let message = format!("{}; {unknown}", join_messages(&invalid));
-                Err(ApiError::InvalidBody(message))
-            }
         }
+    }
+
+    /// Reads a JSON body that may be large.
+    pub async fn large_json(&mut self) -> Result<Bytes, ApiError> {
+        self.check_type(JSON)?;
+        self.body_up_to(BodyLimit::Large).await
     }
 
     /// Reads the idempotency key of an operation without input. The body is not
@@ -236,27 +267,49 @@ impl<'a> ApiRequest<'a> {
     }
 
     async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
-        if !has_media_type(self.headers(), types) {
-            return Err(ApiError::UnsupportedMediaType(types));
-        }
-        if is_encoded(self.headers()) {
-            return Err(ApiError::UnsupportedContentEncoding(types));
-        }
+        self.check_type(types)?;
         self.body().await
     }
 
+    fn check_type(&self, types: &'static [&'static str]) -> Result<(), ApiError> {
+        let unsupported = |name| UnsupportedContent {
+            accepted: types,
+            got: quoted_header(self.headers(), name),
+        };
+        if !has_media_type(self.headers(), types) {
+            let content = unsupported(header::CONTENT_TYPE);
+            return Err(ApiError::UnsupportedMediaType(content));
+        }
+        if is_encoded(self.headers()) {
+            let content = unsupported(header::CONTENT_ENCODING);
+            return Err(ApiError::UnsupportedContentEncoding(content));
+        }
+        Ok(())
+    }
+
     async fn body(&mut self) -> Result<Bytes, ApiError> {
+        self.body_up_to(BodyLimit::Normal).await
+    }
+
+    async fn body_up_to(&mut self, limit: BodyLimit) -> Result<Bytes, ApiError> {
         let Some(body) = self.body.take() else {
             return Ok(Bytes::new());
         };
-        if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-            return Err(ApiError::BodyTooLarge);
+        let size = body.size_hint();
+        // The transport accounts for the memory of a body by its declared length.
+        let max_bytes = match limit {
+            BodyLimit::Large if size.exact().is_some() => MAX_LARGE_BODY_BYTES,
+            _ => MAX_BODY_BYTES,
+        };
+        if size.lower() > max_bytes as u64 {
+            return Err(ApiError::BodyTooLarge(limit));
         }
-        self.in_flight.receive(collect(body), self.wait).await?
+        let body = collect(body, max_bytes, limit);
+        self.in_flight.receive(body, self.wait).await?
     }
 
     /// Returns the idempotency key, with the fingerprint of the request and of `body`.
-    fn parse_idempotency_key<'b>(
+    pub fn parse_idempotency_key<'b>(
         &self,
         body: impl FnOnce() -> Cow<'b, [u8]>,
     ) -> Result<Option<IdempotentRequest>, ApiError> {
@@ -291,13 +344,17 @@ impl<'a> ApiRequest<'a> {
 
 /// Collects a body into one buffer. `BodyExt::collect` would keep every frame: 32 bytes
 /// for a chunk of one.
-async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
+async fn collect(
+    mut body: Incoming,
+    max_bytes: usize,
+    limit: BodyLimit,
+) -> Result<Bytes, ApiError> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::InvalidRequest("body: incomplete or malformed"))?;
         let data = frame.into_data().unwrap_or_default(); // or trailers
-        if collected.len() + data.len() > MAX_BODY_BYTES {
-            return Err(ApiError::BodyTooLarge);
+        if collected.len() + data.len() > max_bytes {
+            return Err(ApiError::BodyTooLarge(limit));
         }
         collected.extend_from_slice(&data);
     }
@@ -359,6 +416,13 @@ fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
             .iter()
             .any(|known| media_type.trim().eq_ignore_ascii_case(known))
         && parameters.split(';').all(is_utf8)
+}
+
+/// Quotes the values of a header for use in a message.
+fn quoted_header(headers: &HeaderMap, name: HeaderName) -> String {
+    let values = header_values(headers, name).map(|value| value.as_bytes());
+    let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
+    quoted(&values.join(", "))
 }
 
 /// Returns true if the body has a content coding. None is supported.

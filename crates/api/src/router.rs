@@ -16,13 +16,12 @@ use super::{
     path::IdPositions,
     prefer,
     request::{ApiRequest, Permission, RequestHead},
-    routes::{self, AsyncHandler, Handler, Match},
+    routes::{self, AsyncHandler, Handler, Match, ROUTES},
+    similar_path,
     state::Api,
 };
 use domain::api_key::KeyHash;
 use server::Response;
-
-const NO_SUCH_PATH: ApiError = ApiError::NotFound("no such path; see /v1/openapi.yaml for the API");
 
 /// The result of dispatching a request.
 pub enum Dispatch<'a> {
@@ -65,12 +64,12 @@ pub fn route<'a>(
         "/readyz" if is_read => return Ok(Dispatch::Pending(Pending::Readiness)),
         // The store is not probed.
         "/readyz" => return Err(ApiError::READ_ONLY_PATH),
-        "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers)?,
-        "/v1/openapi.json" => api.contract_json.respond(&head.headers)?,
+        "/v1/openapi.yaml" => api.contracts.get(head).yaml.respond(&head.headers)?,
+        "/v1/openapi.json" => api.contracts.get(head).json.respond(&head.headers)?,
         _ => match path.split_once("/assets/") {
             Some(("/console", name)) if api.console => console::asset(name, &head.headers)?,
             Some(("/docs", name)) if api.docs => docs::asset(name, &head.headers)?,
-            _ => return Err(NO_SUCH_PATH),
+            _ => return Err(no_such_path(api, path)),
         },
     };
     if is_read {
@@ -78,6 +77,25 @@ pub fn route<'a>(
     } else {
         Err(ApiError::READ_ONLY_PATH)
     }
+}
+
+/// The paths that need no API key and are always served.
+const PUBLIC_PATHS: [&str; 4] = [
+    "/healthz",
+    "/readyz",
+    "/v1/openapi.yaml",
+    "/v1/openapi.json",
+];
+
+/// Returns the 404 for a path, which names the most similar one that there is.
+fn no_such_path(api: &Api, path: &str) -> ApiError {
+    let operations = ROUTES.iter().map(|route| route.operation.path);
+    let pages = [("/console", api.console), ("/docs", api.docs)];
+    let pages = pages.into_iter().filter(|(_, is_served)| *is_served);
+    let paths = operations
+        .chain(PUBLIC_PATHS)
+        .chain(pages.map(|(page, _)| page));
+    ApiError::NoSuchPath(similar_path::find(path, paths))
 }
 
 /// Responds from the cache, or finds the handler of an operation. The API key is checked
@@ -92,13 +110,14 @@ fn dispatch<'a>(
     let (route, positions) = match routes::find(&head.method, path) {
         Match::Found(route, positions) => (route, positions),
         Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
-        Match::NotFound => return Err(NO_SUCH_PATH),
+        Match::NotFound => return Err(no_such_path(api, path)),
     };
     let operation = &route.operation;
     context.operation = Some(operation);
     let authorization = api.auth.authorize(caller, operation)?;
     let in_flight = api.admission.admit()?;
     let request = RequestHead::new(head, operation, authorization, context.is_strict);
+    context.unknown_parameters = request.unknown_parameters().header();
     // An operation that was removed reports that first.
     if !operation.is_deprecated() {
         request.reject_unknown_parameters()?;

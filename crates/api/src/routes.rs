@@ -13,11 +13,13 @@ use super::{
     events, keys,
     operation::Operation,
     orders,
-    path::{CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID},
-    pets,
+    path::{
+        BATCH_ID, CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID,
+    },
+    pet_batches, pets,
     request::{ApiRequest, RequestHead},
     state::Api,
-    webhooks,
+    undo, webhooks,
 };
 use domain::api_key::Scope::*;
 use server::Response;
@@ -85,6 +87,8 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 fn routes() -> Vec<Route> { routes! {
     GET    "pets"                                            "listPets"            [PetsRead]                           cached    pets::list_pets()                     [limit cursor sort status categoryId name q id microchip],
     POST   "pets"                                            "createPet"           [PetsWrite]                          async     pets::create_pet(),
+    POST   "pets/batch"                                      "changePets"          [PetsWrite]                          async     pet_batches::change_pets(),
+    POST   "pets/batch/{batchId}/undo"                       "undoBatch"           [PetsWrite]                          async     undo::undo_batch(BATCH_ID),
     GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           cached    pets::get_pet(PET_ID),
     PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          async     pets::update_pet(PET_ID),
     DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          async     pets::delete_pet(PET_ID),
@@ -99,8 +103,8 @@ fn routes() -> Vec<Route> { routes! {
     POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        async     orders::complete_order(ORDER_ID),
     POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        async     orders::cancel_order(ORDER_ID),
     POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        async     orders::return_order(ORDER_ID),
-    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead, KeysRead]     async     events::list_events()                 [after limit sort types subject wait],
-    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead, KeysRead]     async     events::stream_events()               [after types subject],
+    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead, KeysRead]     async     events::list_events()                 [after limit sort types subject batch wait],
+    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead, KeysRead]     async     events::stream_events()               [after types subject batch],
     POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      async     webhooks::create_webhook(),
     GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       async     webhooks::list_webhooks()             [limit cursor],
     GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       async     webhooks::get_webhook(WEBHOOK_ID),
@@ -221,6 +225,9 @@ mod tests {
             (Method::GET, "/v1/keys/current", "getCurrentKey"),
             (Method::DELETE, "/v1/keys/current", "GET, HEAD"),
             (Method::GET, "/v1/keys/claim", "POST"),
+            (Method::POST, "/v1/pets/batch", "changePets"),
+            (Method::GET, "/v1/pets/batch", "POST"),
+            (Method::POST, "/v1/pets/batch/a/undo", "undoBatch a"),
             (Method::DELETE, "/v1/keys/7", "revokeKey 7"),
         ] {
             let found = match find(&method, path) {

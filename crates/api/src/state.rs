@@ -10,14 +10,14 @@ use super::{
     admission::{Admission, AdmissionLimits},
     auth::Authenticator,
     cache::{self, ResponseCache},
-    cached_response::{Document, document},
+    contracts::Contracts,
     cors::Origin,
     event_feed::{EventFeed, StreamLimits},
     health::Health,
     key_cache::KeyCache,
     links::Links,
     metrics::Metrics,
-    openapi::{Contract, PublicUrl, Scheme},
+    openapi::{PublicUrl, Scheme},
     rate_limit::{FailedAuthLimiter, RateLimit},
 };
 use dispatcher::Dispatcher;
@@ -73,6 +73,10 @@ impl Default for Config {
 /// The maximum number of concurrent test deliveries. A receiver may take 15 seconds to respond.
 const MAX_WEBHOOK_TESTS: usize = 16;
 
+/// The maximum number of batches that are worked on at a time. Each may take as much memory and
+/// time as a thousand requests.
+const MAX_BATCHES: usize = 16;
+
 /// Everything a handler can reach. Each part owns one concern.
 pub struct Api {
     pub(super) store: Arc<Store>,
@@ -80,8 +84,7 @@ pub struct Api {
     pub(super) auth: Authenticator,
     pub(super) admission: Admission,
     pub(super) cache: ResponseCache,
-    pub(super) contract_yaml: Document,
-    pub(super) contract_json: Document,
+    pub(super) contracts: Contracts,
     pub(super) links: Links,
     pub(super) reserve_for: Option<SignedDuration>,
     pub(super) cors_origins: Vec<Origin>,
@@ -98,17 +101,20 @@ pub struct Api {
     pub dispatcher: Arc<Dispatcher>,
     /// Limits test deliveries, which do not count as requests in flight.
     pub(super) webhook_tests: Semaphore,
+    /// Limits batches.
+    pub(super) batches: Arc<Semaphore>,
     pub health: Health,
     pub metrics: Arc<Metrics>,
 }
 
 impl Api {
     /// Creates the state. Clients connect to `address` with `scheme`; the contract names them if
-    /// no public URL is configured.
+    /// no public URL is configured and a client names no other host.
     pub fn new(store: Arc<Store>, config: Config, scheme: Scheme, address: SocketAddr) -> Self {
-        let local_url = PublicUrl::local(scheme, address);
-        let production = config.public_url.as_ref().unwrap_or(&local_url);
-        let contract = Contract::new(production, config.staging_url.as_ref());
+        let contracts = match &config.public_url {
+            Some(url) => Contracts::with_public_url(url.clone(), config.staging_url.clone()),
+            None => Contracts::by_host(scheme, address, config.staging_url.clone()),
+        };
         let clock = config.clock;
         let keys = KeyCache::new(store.clone(), config.rate_limit, clock.clone());
         let draining = CancellationToken::new();
@@ -133,10 +139,10 @@ impl Api {
             event_tail,
             dispatcher: Arc::new(dispatcher),
             webhook_tests: Semaphore::new(MAX_WEBHOOK_TESTS),
+            batches: Arc::new(Semaphore::new(MAX_BATCHES)),
             health: Health::new(store.clone(), draining.clone()),
             draining,
-            contract_yaml: document(contract.yaml, "application/yaml"),
-            contract_json: document(contract.json, "application/json"),
+            contracts,
             links: Links::new(config.public_url.as_ref(), config.docs),
             reserve_for: config.reserve_for,
             cors_origins: config.cors_origins,

@@ -13,7 +13,7 @@ use crate::{
     invalid::{Invalid, quoted},
     order::{OrderId, OrderStatus},
     page::parse_positive_decimal,
-    pet::PetId,
+    pet::{PetId, batch::BatchId},
 };
 
 pub use filter::{After, EventFilter, EventLimit, EventTypes, VisibleEvents};
@@ -30,6 +30,8 @@ pub struct Event {
     pub api_key_id: Option<i64>,
     pub resource_id: i64,
     pub data: EventData,
+    /// The batch or import that made the change, if one did.
+    pub batch_id: Option<BatchId>,
 }
 
 /// The resource of an event as JSON: after the change, or before it if it was deleted.
@@ -236,6 +238,9 @@ impl Event {
         written.expect(IN_MEMORY);
         if let Some(key) = self.api_key_id {
             write!(json, "\"keyid\":\"{key}\",").expect(IN_MEMORY);
+        }
+        if let Some(batch) = &self.batch_id {
+            write!(json, "\"batchid\":\"{}\",", batch.as_str()).expect(IN_MEMORY);
         }
         json.extend_from_slice(b"\"data\":");
         json.extend_from_slice(self.data.as_json().as_bytes());

@@ -174,6 +174,10 @@ impl<'a> Value<'a> {
         }
     }
 
+    pub fn as_bool(self) -> Option<bool> {
+        self.0.parse().ok()
+    }
+
     /// Returns an object. Its member names are unique, as in every value of a parsed body.
     pub fn as_object(self) -> Option<Object<'a>> {
         serde_json::from_str(self.0).ok()

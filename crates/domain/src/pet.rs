@@ -1,18 +1,20 @@
 //! Pets: their types, validation, and the rules for changing and deleting one.
 
+pub mod batch;
 mod filter;
 mod inventory;
 mod metadata;
 mod microchip;
 mod search;
 mod statuses;
+pub mod undo;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     date::PastDate,
     idempotency::recorded_rejection,
-    invalid::Invalid,
+    invalid::{Invalid, join_messages},
     json::Value,
     members::{Choice, Errors, resource},
     page::parse_positive_decimal,
@@ -127,18 +129,23 @@ pub fn decide_deletion(
 }
 
 /// The reason why a pet was not created, changed or deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
 pub enum PetRejection {
+    #[error("there is no such animal")]
     NoSuchPet,
     /// The pet no longer has the expected value.
+    #[error("it has changed")]
     Outdated,
-    /// An open order reserves the pet.
+    #[error("an open order reserves it, so its status cannot be changed")]
     Reserved,
-    /// A completed order sold the pet.
+    #[error("an order sold it, so its status cannot be changed")]
     Sold,
     /// This pet has the microchip, and is not sold.
+    #[error("animal {} has the microchip", .0.get())]
     MicrochipTaken(PetId),
     /// A merge patch of an object, such as the source, leaves out what it needs.
+    #[error("{}", join_messages(.0))]
     Invalid(Errors),
 }
 
@@ -153,7 +160,7 @@ recorded_rejection!(PetRejection {
 });
 
 /// A pet's id: positive, below 2^53, assigned by the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PetId(i64);
 

@@ -5,6 +5,10 @@
 //! more than 64 bits and every version but 1.0 and 1.1 with a 400 or 431 of its own.
 //! The scanner follows the requests on the byte stream, finds where each ends, and notes which
 //! one to reject and why. It does not frame requests: that remains hyper's decision.
+//!
+//! It also hides `Upgrade` from hyper, which a server may ignore (RFC 9110, section 7.8). After
+//! such a request, hyper hands the connection over as soon as both directions are done, without
+//! the part of a response that it has not written yet.
 
 use std::{
     mem,
@@ -148,6 +152,8 @@ impl HeadScanner {
             self.read_line(&mut line);
         } else if self.next == Next::RequestLine {
             lower_minor_version(&mut line);
+        } else if self.next == Next::Header {
+            hide_upgrade(&mut line);
         }
         bytes.copy_from_slice(&line[start..]);
         if end.is_none() {
@@ -238,7 +244,7 @@ impl HeadScanner {
         }
     }
 
-    fn read_header(&mut self, line: &[u8]) {
+    fn read_header(&mut self, line: &mut [u8]) {
         // Checks the first byte, because most headers are others.
         match line[0] {
             b't' | b'T' if value_of(line, b"transfer-encoding:").is_some() => {
@@ -249,6 +255,7 @@ impl HeadScanner {
                     self.read_content_length(value.trim_ascii());
                 }
             }
+            b'u' | b'U' => hide_upgrade(line),
             _ => {}
         }
     }
@@ -307,6 +314,16 @@ fn lower_minor_version(line: &mut [u8]) {
         && start.ends_with(b" HTTP/1.")
     {
         *minor = b'1';
+    }
+}
+
+/// Renames `Upgrade`, and headers whose names start with it, at its last letter: the rest of the
+/// name may not have arrived yet. The service uses none of them.
+fn hide_upgrade(line: &mut [u8]) {
+    if let Some(name) = line.get_mut(..7)
+        && name.eq_ignore_ascii_case(b"upgrade")
+    {
+        name[6] = b'_';
     }
 }
 

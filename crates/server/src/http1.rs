@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::Either};
-use http::{HeaderValue, header};
+use http::{HeaderValue, Method, header};
 use hyper::{
     Request,
     body::{Body, Incoming},
@@ -58,6 +58,8 @@ pub(super) async fn serve<S: Service>(
         activity.begin();
         activity.set_waiting(server.service.may_wait(&request));
         let version = request.version();
+        // hyper hands the connection over after it, as after `Upgrade`.
+        let is_last = request.method() == Method::CONNECT;
         let streamed = &streamed;
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
@@ -73,7 +75,7 @@ pub(super) async fn serve<S: Service>(
             drop(held);
             let response_bytes = response.body().size_hint().lower();
             activity.set_response_bytes(response_bytes as usize);
-            if slot.closes_after_response() {
+            if is_last || slot.closes_after_response() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
@@ -109,7 +111,7 @@ pub(super) async fn serve<S: Service>(
     let stop = tokio::select! {
         biased;
         served = served => match served {
-            None => return close_after_upgrade(connection.into_parts().io.into_inner()).await,
+            None => return close_after_connect(connection.into_parts().io.into_inner()).await,
             Some((version, response)) => {
                 let stream = connection.into_parts().io.into_inner();
                 return streamed_response::send(stream, version, response, slot).await;
@@ -131,7 +133,7 @@ pub(super) async fn serve<S: Service>(
                 _ = &mut connection => {}
                 () = slot.reset() => return,
             }
-            close_after_upgrade(connection.into_parts().io.into_inner()).await;
+            close_after_connect(connection.into_parts().io.into_inner()).await;
         }
         Stop::Evicted(Eviction::Reset) => {}
         Stop::Evicted(_) if activity.request.is_unanswered() => {
@@ -154,8 +156,8 @@ pub(super) async fn serve<S: Service>(
     }
 }
 
-/// Closes a connection that hyper has not closed: after a request with `Upgrade`, it leaves
-/// that to the service, which never upgrades.
-async fn close_after_upgrade(mut stream: impl AsyncWrite + Unpin) {
+/// Closes a connection that hyper has not closed: after CONNECT, it leaves that to the service,
+/// which never connects to anything.
+async fn close_after_connect(mut stream: impl AsyncWrite + Unpin) {
     let _ = stream.shutdown().await;
 }

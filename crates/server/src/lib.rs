@@ -36,7 +36,7 @@ use telemetry::metrics::{Counter, Gauge};
 use activity::Activity;
 pub use body::ResponseBody;
 pub use connections::{RESERVED_CONNECTIONS, client_network};
-pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
+pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, MAX_LARGE_BODY_BYTES};
 pub use message::{header_values, validate};
 pub use tls::{CertificateError, Tls};
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 use http::{HeaderMap, Uri, Version, request::Parts};
 use hyper::body::{Body, Incoming};
 
-/// The largest request body.
+/// The largest request body, also of one whose length is not known in advance.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
+/// The largest request body of an operation that takes large ones, with a `Content-Length`.
+pub const MAX_LARGE_BODY_BYTES: usize = 1 << 20;
 /// The largest request line with all headers.
 pub const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The most headers in a request.
@@ -34,7 +36,7 @@ pub(super) fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
 /// The most memory that the body of a request can take.
 pub(super) fn max_body_bytes(body: &Incoming) -> usize {
     match body.size_hint().upper() {
-        Some(length) => length.min(MAX_BODY_BYTES as u64) as usize,
+        Some(length) => length.min(MAX_LARGE_BODY_BYTES as u64) as usize,
         None => MAX_BODY_BYTES,
     }
 }

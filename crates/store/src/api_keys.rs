@@ -6,7 +6,8 @@ use jiff::SignedDuration;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, NotFound, Reply},
+    command::{Command, Lane, NotFound, Recorded, Reply},
+    draft::Draft,
     rows::{LoggedChange, Stored},
     table::{Value, columns},
     tables::{ApiKeyRow, Keys, Sequence},
@@ -90,8 +91,8 @@ impl Command for GrantKey {
         Ok(create(draft, new, self.hash))
     }
 
-    fn resource_id(key: &ApiKey) -> i64 {
-        key.id
+    fn recorded(key: &ApiKey) -> Recorded {
+        Recorded::of_id(key.id)
     }
 }
 
@@ -161,8 +162,8 @@ impl Command for RotateKey {
         Ok(insert(draft, successor, self.hash))
     }
 
-    fn resource_id(key: &ApiKey) -> i64 {
-        key.id
+    fn recorded(key: &ApiKey) -> Recorded {
+        Recorded::of_id(key.id)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{
     Error, Store,
-    command::{Command, Draft},
+    command::Command,
+    draft::Draft,
     rows::{LoggedChange, Stored},
     table::{Value, columns},
     tables::Keys,

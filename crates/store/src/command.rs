@@ -9,21 +9,25 @@
 //! that row takes too, or a unique index: then the batch is run again.
 
 use std::{
-    ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
 use compact_str::CompactString;
+use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::{
+    draft::Draft,
     error::Error,
     rows::{Access, Keyed, RowChange, Stored},
-    tables::{Change, IdempotencyRecord, Keys, Sequence},
-    working_set::{NewIds, WorkingSet},
+    tables::{IdempotencyRecord, Keys},
+    working_set::{ChangeContext, NewIds, WorkingSet},
 };
-use domain::idempotency::{Idempotent, IdempotentRequest, RecordedRejection};
+use domain::{
+    idempotency::{Idempotent, IdempotentRequest, RecordedRejection},
+    pet::batch::BatchId,
+};
 
 /// The stored outcome of a request that succeeded.
 const SUCCEEDED: &str = "succeeded";
@@ -43,6 +47,8 @@ pub(super) enum Lane {
 /// A write that is decided in pure code.
 pub(super) trait Command: Send + 'static {
     const LANE: Lane = Lane::Change;
+    /// True if rows may be added whose ids are not new.
+    const RESTORES: bool = false;
 
     type Output: Send + 'static;
     type Rejection: RecordedRejection;
@@ -58,47 +64,35 @@ pub(super) trait Command: Send + 'static {
     /// Decides the changes. It may run more than once, and has no effect outside `draft`.
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Self::Output, Self::Rejection>;
 
-    /// The id that an idempotency key remembers.
-    fn resource_id(_: &Self::Output) -> i64 {
-        0
+    /// Returns the batch that the changes belong to, if they can be undone together.
+    fn batch_id(&self) -> Option<&BatchId> {
+        None
+    }
+
+    /// Returns what an idempotency key remembers.
+    fn recorded(_: &Self::Output) -> Recorded {
+        Recorded::of_id(0)
     }
 }
 
-/// The changes of one command, on top of a working set. They are dropped if it is rejected.
-pub(super) struct Draft<'a> {
-    set: &'a WorkingSet,
-    ids: &'a mut NewIds,
-    changes: Vec<Change>,
+/// The part of a result that an idempotency key remembers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Recorded {
+    /// The id of the resource.
+    pub(super) id: i64,
+    /// The result as JSON, if an id is not enough.
+    pub(super) results: Option<String>,
 }
 
-impl Draft<'_> {
-    /// Creates or replaces a row.
-    pub(super) fn put<T: Keyed>(&mut self, row: T)
-    where
-        Change: From<RowChange<T>>,
-    {
-        let key = row.key();
-        let row = Some(row);
-        self.changes.push(RowChange { key, row }.into());
+impl Recorded {
+    pub(super) fn of_id(id: i64) -> Self {
+        Self { id, results: None }
     }
 
-    pub(super) fn delete<T: Keyed>(&mut self, key: T::Key)
-    where
-        Change: From<RowChange<T>>,
-    {
-        self.changes.push(RowChange::<T> { key, row: None }.into());
-    }
-
-    pub(super) fn new_id(&mut self, sequence: Sequence) -> i64 {
-        self.ids.take(sequence)
-    }
-}
-
-impl Deref for Draft<'_> {
-    type Target = WorkingSet;
-
-    fn deref(&self) -> &WorkingSet {
-        self.set
+    /// Parses the recorded JSON.
+    pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let results = self.results.as_deref().unwrap_or_default();
+        serde_json::from_str(results).map_err(|error| Error::Internal(Arc::new(error)))
     }
 }
 
@@ -106,8 +100,8 @@ impl Deref for Draft<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply<T, R> {
     Executed(Result<T, R>),
-    /// A retry: the id that the first request recorded, or its rejection.
-    Replayed(Result<i64, R>),
+    /// A retry: the recorded result of the first request, or its rejection.
+    Replayed(Result<Recorded, R>),
     KeyReused,
 }
 
@@ -130,7 +124,7 @@ impl<T, R> Reply<T, R> {
     ) -> Result<Idempotent<Result<T, R>>, Error> {
         Ok(match self {
             Self::Executed(result) => Idempotent::Executed(result),
-            Self::Replayed(Ok(id)) => Idempotent::Replayed(read(id).await?),
+            Self::Replayed(Ok(recorded)) => Idempotent::Replayed(read(recorded.id).await?),
             Self::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
             Self::KeyReused => Idempotent::KeyReused,
         })
@@ -194,11 +188,7 @@ impl<C: Command> QueuedCommand<C> {
         {
             return replay(record, request).map(Some);
         }
-        let mut draft = Draft {
-            set,
-            ids,
-            changes: Vec::new(),
-        };
+        let mut draft = Draft::new(set, ids);
         // A command decides before anything is changed, so a panic leaves no part of it.
         let decide = AssertUnwindSafe(|| self.command.decide(&mut draft));
         let decided = catch_unwind(decide).map_err(|_| Error::Internal(Arc::new(WritePanic)))?;
@@ -208,13 +198,18 @@ impl<C: Command> QueuedCommand<C> {
                 return Ok(None);
             }
             let events = set.events.len();
+            let context = ChangeContext {
+                api_key_id: self.api_key_id,
+                batch_id: self.command.batch_id(),
+            };
             for change in changes {
-                set.apply(change, self.api_key_id);
+                set.apply(change, context);
             }
+            set.has_updates |= C::RESTORES;
             set.writes += usize::from(set.events.len() > events);
         }
         if let Some(request) = &self.request {
-            record(set, request, decided.as_ref().map(C::resource_id));
+            record(set, request, decided.as_ref().map(C::recorded));
         }
         Ok(Some(Reply::Executed(decided)))
     }
@@ -255,7 +250,10 @@ fn replay<T, R: RecordedRejection>(
         return Ok(Reply::KeyReused);
     }
     match (record.outcome.as_str(), record.resource_id) {
-        (SUCCEEDED, Some(id)) => Ok(Reply::Replayed(Ok(id))),
+        (SUCCEEDED, Some(id)) => Ok(Reply::Replayed(Ok(Recorded {
+            id,
+            results: record.results.clone(),
+        }))),
         (code, _) => match R::from_code(code) {
             Some(rejection) => Ok(Reply::Replayed(Err(rejection))),
             None => Err(Error::Internal(Arc::new(UnknownOutcome(code.into())))),
@@ -266,12 +264,12 @@ fn replay<T, R: RecordedRejection>(
 fn record<R: RecordedRejection>(
     set: &mut WorkingSet,
     request: &IdempotentRequest,
-    outcome: Result<i64, &R>,
+    outcome: Result<Recorded, &R>,
 ) {
-    let (outcome, resource_id) = match outcome {
-        Ok(id) => (SUCCEEDED, Some(id)),
+    let (outcome, resource_id, results) = match outcome {
+        Ok(Recorded { id, results }) => (SUCCEEDED, Some(id), results),
         Err(rejection) => match rejection.code() {
-            Some(code) => (code, None),
+            Some(code) => (code, None, None),
             None => return,
         },
     };
@@ -282,10 +280,11 @@ fn record<R: RecordedRejection>(
         outcome: outcome.into(),
         resource_id,
         created_at: set.times.now,
+        results,
     };
     let key = record.key();
     let row = Some(record);
-    set.apply(RowChange { key, row }.into(), None);
+    set.apply(RowChange { key, row }.into(), ChangeContext::default());
 }
 
 /// The rejection of a command that finds nothing to change. Such commands have no idempotency

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, NotFound},
+    command::{Command, Lane, NotFound},
+    draft::Draft,
     error::MissingRow,
     list::Select,
     rows::{Access, Stored},

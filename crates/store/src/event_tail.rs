@@ -27,6 +27,7 @@ use crate::{Error, Store};
 use domain::{
     event::{Event, EventId, EventType, Gone, Subject, VisibleEvents},
     page::Sort,
+    pet::batch::BatchId,
 };
 use telemetry::{error_latch::ErrorLatch, metrics::Counter};
 
@@ -50,6 +51,7 @@ pub struct SerializedEvent {
     pub at: Timestamp,
     pub kind: EventType,
     pub subject: Subject,
+    pub batch_id: Option<BatchId>,
     /// The event in the format of Server-Sent Events, which contains the JSON.
     pub block: Bytes,
     /// The offset of the JSON in the block.
@@ -70,6 +72,7 @@ impl SerializedEvent {
             at: event.at,
             kind: event.kind,
             subject: event.subject(),
+            batch_id: event.batch_id.clone(),
             block: block.into(),
             json_start,
         }
@@ -302,7 +305,7 @@ impl EventTail {
         // Only wanted events are serialized.
         let select = |event: &Event| {
             wanted
-                .include(event.kind, event.subject())
+                .include(event.kind, event.subject(), event.batch_id.as_ref())
                 .then(|| Arc::new(SerializedEvent::new(event, source)))
         };
         let start = after.unwrap_or(EventId::START);
@@ -329,7 +332,7 @@ impl EventTail {
         let events = newest.as_ref()?.after(after)?.take(size);
         let select = |event: &Arc<SerializedEvent>| {
             wanted
-                .include(event.kind, event.subject)
+                .include(event.kind, event.subject, event.batch_id.as_ref())
                 .then(|| event.clone())
         };
         Some(self.page(events, size, limit, after, |event| event.id, select))

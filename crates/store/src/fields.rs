@@ -14,7 +14,7 @@ use domain::{
     import::ImportId,
     members::Choice,
     order::{OrderId, OrderStatus},
-    pet::{Metadata, Microchip, PetId, PetStatus, Sex},
+    pet::{Metadata, Microchip, PetId, PetStatus, Sex, batch::BatchId},
     price::{Amount, Currency},
     text::Text,
     webhook::{
@@ -77,6 +77,7 @@ fields! {
     Currency: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     Metadata: |it| Value::text(it.to_json()), |text| Self::from_store(&text);
     OrderStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
+    BatchId: |it| Value::text(it.as_str()), |text| Self::parse(&text);
     EventType: |it| Value::text(it.as_str()), |text| Self::from_name(&text);
     EventTypes: |it| Value::text(it.to_store()), |text| Some(Self::from_store(&text));
     EventId: |it| Value::text(it.to_string()), |text| Self::parse(&text);

@@ -1,17 +1,19 @@
 //! Imports: the command that writes a chunk, and the progress.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane},
+    command::{Command, Lane},
+    draft::Draft,
+    pets::UpdatePet,
     rows::Stored,
     table::{Field, columns},
     tables::{Keys, Sequence},
 };
 use domain::{
     import::{ChunkRejection, Import, ImportChunk, ImportId},
-    pet::PetId,
+    pet::{PetId, batch::BatchId},
 };
 
 statements! {
@@ -19,7 +21,28 @@ statements! {
     GET(Bytes) = format!("SELECT {} FROM imports WHERE digest = $1", columns::<Import>());
 }
 
-pub(super) struct WriteChunk(pub(super) ImportChunk);
+pub(super) struct WriteChunk {
+    chunk: ImportChunk,
+    updates: Vec<UpdatePet>,
+    batch_id: BatchId,
+}
+
+impl WriteChunk {
+    pub(super) fn new(mut chunk: ImportChunk) -> Self {
+        let batch_id = chunk.id.batch_id();
+        let updates = chunk.updates.drain(..).map(|update| UpdatePet {
+            id: update.id,
+            change: update.change,
+            expected: None,
+        });
+        let updates = updates.collect();
+        Self {
+            chunk,
+            updates,
+            batch_id,
+        }
+    }
+}
 
 impl Command for WriteChunk {
     const LANE: Lane = Lane::Bulk;
@@ -29,19 +52,26 @@ impl Command for WriteChunk {
     type Rejection = ChunkRejection;
 
     fn keys(&self, keys: &mut Keys) {
-        let Self(chunk) = self;
+        let Self { chunk, .. } = self;
         keys.imports.push(chunk.id);
         keys.draw(Sequence::Pets, chunk.pets.len());
         for category in &chunk.categories {
             keys.categories.push(category.id);
             keys.category_names.push(category.name.folded());
         }
+        for update in &self.updates {
+            update.keys(keys);
+        }
         let microchips = chunk.pets.iter().filter_map(|pet| pet.microchip.clone());
         keys.microchips.extend(microchips);
     }
 
+    fn batch_id(&self) -> Option<&BatchId> {
+        Some(&self.batch_id)
+    }
+
     fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, ChunkRejection> {
-        let Self(chunk) = self;
+        let Self { chunk, .. } = self;
         let before = match draft.tables.imports.get(&chunk.id) {
             None if chunk.from == 0 => 0,
             Some(before)
@@ -71,15 +101,18 @@ impl Command for WriteChunk {
                 draft.put(category.clone());
             }
         }
-        let mut holders = HashMap::new();
+        for update in &self.updates {
+            update.decide(draft).map_err(|rejection| {
+                let id = update.id.get();
+                let reason = rejection.to_string();
+                ChunkRejection::Update { id, reason }
+            })?;
+        }
         for new in &chunk.pets {
             let id = PetId::from_store(draft.new_id(Sequence::Pets));
             let pet = new.clone().with_id(id);
-            let in_store = draft.microchip_holder(&pet);
-            let in_chunk = pet
-                .claimed_microchip()
-                .and_then(|microchip| holders.insert(microchip.clone(), id));
-            if let (Some(holder), Some(microchip)) = (in_store.or(in_chunk), &pet.microchip) {
+            if let (Some(holder), Some(microchip)) = (draft.microchip_holder(&pet), &pet.microchip)
+            {
                 return Err(ChunkRejection::MicrochipTaken {
                     microchip: microchip.as_str().into(),
                     holder: holder.get(),
@@ -104,7 +137,7 @@ impl Store {
         &self,
         chunk: ImportChunk,
     ) -> Result<Result<i64, ChunkRejection>, Error> {
-        self.execute_once(None, WriteChunk(chunk)).await
+        self.execute_once(None, WriteChunk::new(chunk)).await
     }
 
     /// Deletes the record of an import, because it is to be repeated.

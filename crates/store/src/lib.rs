@@ -37,6 +37,7 @@ mod api_keys;
 mod categories;
 mod command;
 mod deliveries;
+mod draft;
 mod error;
 pub mod event_tail;
 mod fields;
@@ -45,6 +46,7 @@ mod list;
 mod lock_holder;
 mod metrics;
 mod orders;
+mod pet_batches;
 mod pets;
 mod postgres;
 mod purge;
@@ -55,6 +57,7 @@ mod search;
 mod sqlite;
 mod statements;
 mod tables;
+mod undo;
 mod url;
 mod webhooks;
 mod working_set;
@@ -85,9 +88,10 @@ use statements::NamedSql;
 use table::{ColumnGroup, Record, Table, Value};
 
 pub use admin::{
-    DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, ReadError,
-    RestoreSummary, backup, backup_to_stream, category_names, check, copy, explain_statements,
-    export_orders, export_pets, find_import, find_microchips, inspect, list_keys, restore,
+    DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, KnownPet, KnownPets,
+    ReadError, RestoreSummary, backup, backup_to_stream, category_names, check, copy,
+    explain_statements, export_orders, export_pets, find_import, find_microchips, has_batch,
+    inspect, list_keys, restore,
 };
 
 pub use api_keys::GrantKind;
@@ -120,6 +124,7 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
         api_keys::ALL,
         webhooks::ALL,
         deliveries::ALL,
+        undo::ALL,
     ];
     let pets = [
         "",

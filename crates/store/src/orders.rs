@@ -4,7 +4,8 @@ use jiff::SignedDuration;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, Reply},
+    command::{Command, Lane, Recorded, Reply},
+    draft::Draft,
     list::Select,
     rows::{LoggedChange, Stored},
     table::{Value, columns},
@@ -66,8 +67,8 @@ impl Command for PlaceOrder {
         Ok(order)
     }
 
-    fn resource_id(order: &Order) -> i64 {
-        order.id.get()
+    fn recorded(order: &Order) -> Recorded {
+        Recorded::of_id(order.id.get())
     }
 }
 
@@ -115,8 +116,8 @@ impl Command for TransitionOrder {
         Ok(after)
     }
 
-    fn resource_id(order: &Order) -> i64 {
-        order.id.get()
+    fn recorded(order: &Order) -> Recorded {
+        Recorded::of_id(order.id.get())
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, Reply},
+    command::{Command, Lane, Recorded, Reply},
+    draft::Draft,
     list::MAX_EXAMINED,
-    rows::{LoggedChange, Stored},
+    rows::{LoggedChange, Stored, to_json},
     table::{Value, columns},
     tables::{Keys, Sequence},
 };
@@ -33,7 +34,7 @@ statements! {
     );
 }
 
-struct CreatePet(Arc<NewPet>);
+pub(super) struct CreatePet(pub(super) Arc<NewPet>);
 
 impl Command for CreatePet {
     type Output = PetId;
@@ -64,15 +65,15 @@ impl Command for CreatePet {
         Ok(id)
     }
 
-    fn resource_id(id: &PetId) -> i64 {
-        id.get()
+    fn recorded(id: &PetId) -> Recorded {
+        Recorded::of_id(id.get())
     }
 }
 
-struct UpdatePet {
-    id: PetId,
-    change: PetChange,
-    expected: Option<Pet>,
+pub(super) struct UpdatePet {
+    pub(super) id: PetId,
+    pub(super) change: PetChange,
+    pub(super) expected: Option<Pet>,
 }
 
 impl Command for UpdatePet {
@@ -108,9 +109,9 @@ impl Command for UpdatePet {
     }
 }
 
-struct DeletePet {
-    id: PetId,
-    expected: Option<Pet>,
+pub(super) struct DeletePet {
+    pub(super) id: PetId,
+    pub(super) expected: Option<Pet>,
 }
 
 impl Command for DeletePet {
@@ -135,6 +136,10 @@ impl Stored for Pet {
     fn must_reach_index(before: Option<&Self>, after: Option<&Self>) -> bool {
         let claimed = |pet: Option<&Self>| pet.and_then(Self::claimed_microchip).cloned();
         claimed(before) != claimed(after)
+    }
+
+    fn resource(&self) -> Option<String> {
+        Some(to_json(self))
     }
 
     fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
@@ -165,7 +170,7 @@ impl Store {
         Ok(match reply {
             Reply::Executed(created) => Idempotent::Executed(created.map(with_id)),
             Reply::Replayed(created) => {
-                Idempotent::Replayed(created.map(PetId::from_store).map(with_id))
+                Idempotent::Replayed(created.map(|it| with_id(PetId::from_store(it.id))))
             }
             Reply::KeyReused => Idempotent::KeyReused,
         })

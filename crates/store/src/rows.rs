@@ -42,6 +42,11 @@ pub(super) trait Stored: Keyed {
         false
     }
 
+    /// Returns the resource as JSON, if its updates in a batch can be undone.
+    fn resource(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the event of a change, or `None` if clients do not see rows of this table. `before`
     /// is `None` if the row is created, and `after` if it is deleted.
     fn event(_before: Option<&Self>, _after: Option<&Self>) -> Option<LoggedChange> {
@@ -57,6 +62,8 @@ pub(super) struct LoggedChange {
     pub(super) data: String,
     /// True if a row with a new, highest id was added.
     pub(super) is_append: bool,
+    /// The resource before an update, as JSON, if it is kept.
+    pub(super) before: Option<String>,
 }
 
 impl LoggedChange {
@@ -66,6 +73,7 @@ impl LoggedChange {
             resource_id,
             data: to_json(resource),
             is_append: false,
+            before: None,
         }
     }
 }
@@ -114,8 +122,13 @@ impl<T: Keyed> Default for Rows<T> {
 }
 
 impl<T: Stored> Rows<T> {
-    /// Makes a change. Returns the content of its event, if there is one.
-    pub(super) fn change(&mut self, change: RowChange<T>) -> Option<LoggedChange> {
+    /// Makes a change. Returns the content of its event, if there is one. `keeps_before` adds the
+    /// resource before an update to it.
+    pub(super) fn change(
+        &mut self,
+        change: RowChange<T>,
+        keeps_before: bool,
+    ) -> Option<LoggedChange> {
         let RowChange { key, row } = change;
         let versions = self.rows.entry(key).or_insert(Versions {
             stored: None,
@@ -124,7 +137,10 @@ impl<T: Stored> Rows<T> {
         if versions.current == row {
             return None;
         }
-        let logged = T::event(versions.current.as_ref(), row.as_ref());
+        let mut logged = T::event(versions.current.as_ref(), row.as_ref());
+        if let (true, Some(logged), Some(_)) = (keeps_before, &mut logged, &row) {
+            logged.before = versions.current.as_ref().and_then(T::resource);
+        }
         versions.current = row;
         logged
     }

@@ -1,5 +1,7 @@
 //! The tables of the store, and the mapping of domain values to columns.
 
+use std::collections::BTreeSet;
+
 use compact_str::CompactString;
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
@@ -15,7 +17,7 @@ use domain::{
     import::{Import, ImportId},
     order::{Order, OrderCounts, OrderId},
     party::{Buyer, Source},
-    pet::{Inventory, Microchip, Pet, PetId, search_name, search_words},
+    pet::{Inventory, Microchip, Pet, PetId, batch::BatchId, search_name, search_words},
     price::{Amount, Currency, Price},
     text::Text,
     webhook::{
@@ -102,7 +104,7 @@ table! {
 }
 
 /// The outcome of a request with an idempotency key: the id of the resource that it created
-/// or changed, or the code of its rejection. The rest of a replayed response is derived from
+/// or changed, the results of a batch, or the code of its rejection. The rest of a replayed response is derived from
 /// the request and from fields that never change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdempotencyRecord {
@@ -112,6 +114,8 @@ pub(super) struct IdempotencyRecord {
     pub(super) outcome: CompactString,
     pub(super) resource_id: Option<i64>,
     pub(super) created_at: Timestamp,
+    /// The results of a batch, as JSON.
+    pub(super) results: Option<String>,
 }
 
 table! {
@@ -122,6 +126,7 @@ table! {
         outcome,
         resource_id,
         created_at,
+        results,
     }
 }
 
@@ -136,6 +141,9 @@ pub(super) struct EventRow {
     pub(super) resource_id: i64,
     pub(super) is_row: bool,
     pub(super) data: String,
+    pub(super) batch_id: Option<BatchId>,
+    /// The resource before an update of a batch, as JSON, so that it can be undone.
+    pub(super) before: Option<String>,
 }
 
 table! {
@@ -147,6 +155,8 @@ table! {
         resource_id,
         is_row,
         data,
+        batch_id,
+        before,
     }
 }
 
@@ -303,6 +313,7 @@ impl Record for Event {
             api_key_id: row.api_key_id,
             resource_id: row.resource_id,
             data,
+            batch_id: row.batch_id,
         })
     }
 }
@@ -425,6 +436,9 @@ macro_rules! tables {
             /// are looked for, too.
             pub(super) unsold_pets: Vec<PetId>,
             pub(super) returned_orders: Vec<OrderId>,
+            /// True if a command makes any number of changes. It is never taken for the creation of
+            /// one pet.
+            pub(super) has_batch: bool,
             /// True if the number of webhooks is read. On PostgreSQL, an advisory lock keeps it
             /// unchanged until the commit.
             pub(super) counts_webhooks: bool,
@@ -433,17 +447,18 @@ macro_rules! tables {
         }
 
         impl Keys {
-            /// Returns true if nothing is read.
+            /// Returns true if nothing is read, and each command creates one row.
             pub(super) fn is_empty(&self) -> bool {
                 $(self.$table.is_empty() &&)+
-                self.category_names.is_empty()
+                !self.has_batch
+                    && self.category_names.is_empty()
                     && self.microchips.is_empty()
                     && !self.counts_webhooks
             }
 
             /// Returns true if both name the same row of a table.
             pub(super) fn overlaps(&self, other: &Self) -> bool {
-                $(self.$table.iter().any(|key| other.$table.contains(key)) ||)+ false
+                $(share_a_key(&self.$table, &other.$table) ||)+ false
             }
 
             /// Returns true if a command that changes these rows has to wait for a later batch.
@@ -476,9 +491,13 @@ macro_rules! tables {
         })+
 
         impl Tables {
-            pub(super) fn apply(&mut self, change: Change) -> Option<LoggedChange> {
+            pub(super) fn apply(
+                &mut self,
+                change: Change,
+                keeps_before: bool,
+            ) -> Option<LoggedChange> {
                 match change {
-                    $(Change::$type(change) => self.$table.change(*change),)+
+                    $(Change::$type(change) => self.$table.change(*change, keeps_before),)+
                 }
             }
 
@@ -559,6 +578,11 @@ impl Sequence {
             Self::Webhooks => StoredWebhook::NAME,
         }
     }
+}
+
+fn share_a_key<K: Ord>(some: &[K], others: &[K]) -> bool {
+    let some: BTreeSet<&K> = some.iter().collect();
+    !some.is_empty() && others.iter().any(|key| some.contains(key))
 }
 
 impl Keys {

@@ -2,7 +2,8 @@
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Reply},
+    command::{Command, Recorded, Reply},
+    draft::Draft,
     rows::Stored,
     table::{Value, columns},
     tables::{Keys, Sequence},
@@ -67,8 +68,8 @@ impl Command for CreateWebhook {
         Ok(stored)
     }
 
-    fn resource_id(stored: &StoredWebhook) -> i64 {
-        stored.webhook.id.get()
+    fn recorded(stored: &StoredWebhook) -> Recorded {
+        Recorded::of_id(stored.webhook.id.get())
     }
 }
 
@@ -124,8 +125,8 @@ impl Command for ChangeWebhook {
         Ok(after)
     }
 
-    fn resource_id(stored: &StoredWebhook) -> i64 {
-        stored.webhook.id.get()
+    fn recorded(stored: &StoredWebhook) -> Recorded {
+        Recorded::of_id(stored.webhook.id.get())
     }
 }
 

@@ -11,7 +11,7 @@ use super::tables::{Change, EventRow, Sequence, Tables};
 use domain::{
     category::CategoryId,
     order::OrderId,
-    pet::{Claim, Microchip, Pet, PetId},
+    pet::{Claim, Microchip, Pet, PetId, batch::BatchId},
 };
 
 /// The times that commands are decided by.
@@ -54,6 +54,15 @@ impl NewIds {
         let id = self.0[sequence as usize].pop();
         id.expect("a command asks for the ids that it uses")
     }
+}
+
+/// The origin of a change, for its event.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ChangeContext<'a> {
+    /// The API key that makes it, if one does.
+    pub(super) api_key_id: Option<i64>,
+    /// The batch that it belongs to, if it can be undone.
+    pub(super) batch_id: Option<&'a BatchId>,
 }
 
 /// The state that the commands of a batch read and change.
@@ -103,7 +112,7 @@ impl WorkingSet {
 
     /// Makes a change, keeps the claims, names and counts above up to date, and adds the event of
     /// the change.
-    pub(super) fn apply(&mut self, change: Change, api_key_id: Option<i64>) {
+    pub(super) fn apply(&mut self, change: Change, context: ChangeContext<'_>) {
         if self.is_stored {
             return;
         }
@@ -137,7 +146,8 @@ impl WorkingSet {
             }
             _ => {}
         }
-        let Some(logged) = self.tables.apply(change) else {
+        let keeps_before = context.batch_id.is_some();
+        let Some(logged) = self.tables.apply(change, keeps_before) else {
             return;
         };
         self.has_inserts |= logged.is_append;
@@ -146,10 +156,12 @@ impl WorkingSet {
             sequence: self.last_event + self.events.len() as i64 + 1,
             at: self.times.now,
             kind: logged.kind,
-            api_key_id,
+            api_key_id: context.api_key_id,
             resource_id: logged.resource_id,
             is_row: false,
             data: logged.data,
+            batch_id: context.batch_id.cloned(),
+            before: logged.before,
         });
     }
 }

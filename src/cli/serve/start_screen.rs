@@ -29,7 +29,12 @@ pub enum KeyAdvice {
     /// A key was created; this is the only time its secret is shown.
     Created(ApiKeySecret),
     /// The number of valid keys, and the command that creates one.
-    Existing { valid: u64, command: String },
+    Existing {
+        valid: u64,
+        command: String,
+        /// True if the command reads the password of the database from standard input.
+        asks_for_password: bool,
+    },
     /// The keys could not be read.
     Unknown,
 }
@@ -90,15 +95,25 @@ impl StartScreen {
                     ))
                 )
             }
-            KeyAdvice::Existing { valid: 0, command } => {
-                let command = bold(command);
-                format!("\n  No API key is valid. Create one with: {command}\n")
-            }
-            KeyAdvice::Existing { valid, command } => {
-                let keys = counted(*valid, "API key");
-                let are = if *valid == 1 { "is" } else { "are" };
-                let command = bold(command);
-                format!("\n  {keys} {are} valid. Create another with: {command}\n")
+            KeyAdvice::Existing {
+                valid,
+                command,
+                asks_for_password,
+            } => {
+                let advice = match valid {
+                    0 => "No API key is valid. Create one with:".into(),
+                    1 => "1 API key is valid. Create another with:".into(),
+                    _ => format!(
+                        "{} are valid. Create another with:",
+                        counted(*valid, "API key")
+                    ),
+                };
+                let note = if *asks_for_password {
+                    "  Type the password of the database, then press Enter and Ctrl-D.\n"
+                } else {
+                    ""
+                };
+                format!("\n  {advice} {}\n{note}", bold(command))
             }
             KeyAdvice::Unknown => String::new(),
         };

@@ -72,7 +72,10 @@ impl Serve {
                 }),
         };
         if !is_terminal {
-            if let KeyAdvice::Existing { valid: 0, command } = keys {
+            if let KeyAdvice::Existing {
+                valid: 0, command, ..
+            } = keys
+            {
                 tracing::info!(command, "no valid api keys");
             }
             return;
@@ -123,6 +126,7 @@ impl Serve {
         Ok(KeyAdvice::Existing {
             valid: valid as u64,
             command: self.create_key_command(has_owner),
+            asks_for_password: self.database.asks_for_password(),
         })
     }
 

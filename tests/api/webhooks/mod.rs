@@ -25,8 +25,8 @@ support::cases! {
     ],
 }
 
-/// A receiver that is never contacted: its address is not allowed.
-const URL: &str = "https://localhost/petstore";
+/// A receiver that is never contacted: its name does not exist.
+const URL: &str = "https://receiver.example/petstore";
 
 /// Allows receivers on this machine.
 fn allow_loopback(config: &mut ServerConfig) {
@@ -111,8 +111,8 @@ async fn webhooks_are_created_changed_and_deleted(backend: Backend) {
         response.json()
     };
     assert_eq!(patch(json!({})).await, without(second, "secret"));
-    let changed = patch(json!({"url": "https://localhost/", "types": null})).await;
-    assert_eq!(changed["url"], "https://localhost/");
+    let changed = patch(json!({"url": "https://receiver.example/", "types": null})).await;
+    assert_eq!(changed["url"], "https://receiver.example/");
     assert_eq!(changed["types"].as_array().unwrap().len(), 10);
     assert_eq!(changed["description"], "é ");
     let changed = patch(json!({"types": ["pet.deleted"], "description": null})).await;
@@ -315,16 +315,31 @@ async fn invalid_webhooks_get_400(backend: Backend) {
 
 async fn only_allowed_urls_are_accepted(backend: Backend) {
     let refused = [
-        ("http://a.example/", "must start with https://, got http://"),
+        (
+            "http://a.example/",
+            "must start with https://, got http://; to allow it, the operator starts the service \
+             with --webhook-allow-http",
+        ),
         (
             "https://127.0.0.1/",
             "127.0.0.0/8 (loopback) is not allowed",
         ),
         ("https://0x7f.1/", "loopback"),
+        (
+            "http://127.0.0.1/",
+            "with --webhook-allow-http and --webhook-allow-net CIDR",
+        ),
+        (
+            "https://localhost/",
+            "localhost is the machine of the service, which is not allowed; use one on the public \
+             internet, or ask the operator to allow it with --webhook-allow-net 127.0.0.0/8,::1/128",
+        ),
+        ("https://shop.LOCALHOST.:8443/", "--webhook-allow-net"),
         ("https://[::1]/", "loopback"),
         ("https://[::ffff:10.0.0.1]/", "is not allowed"),
         ("https://10.1.2.3/", "10.0.0.0/8"),
         ("https://169.254.169.254/", "169.254.0.0/16"),
+        ("https://shop.invalid/", "never exists"),
     ];
     let strict = Server::start(backend).await;
     create(&strict, json!({"url": URL})).await;
@@ -339,10 +354,10 @@ async fn only_allowed_urls_are_accepted(backend: Backend) {
         }
     }
     let lenient = Server::start_with(backend, allow_loopback).await;
-    for (url, _) in &refused[..3] {
+    for (url, _) in &refused[..6] {
         create(&lenient, json!({"url": url, "types": ["pet.deleted"]})).await;
     }
-    for (url, _) in &refused[3..] {
+    for (url, _) in &refused[6..] {
         let response = post_webhook(&lenient, json!({"url": url})).await;
         response.assert_error(400, "invalid_body");
     }
@@ -437,9 +452,9 @@ async fn a_key_must_be_able_to_read_what_a_webhook_delivers(backend: Backend) {
     let before = get(&server, &json!(2)).await;
     let event = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
     for body in [
-        json!({"url": "https://localhost/mine"}),
+        json!({"url": "https://receiver.example/mine"}),
         json!({"state": "enabled"}),
-        json!({"types": ["pet.created"], "url": "https://localhost/mine"}),
+        json!({"types": ["pet.created"], "url": "https://receiver.example/mine"}),
     ] {
         assert_missing(&patch(&pets, path, body).await, "orders:read");
     }
@@ -481,7 +496,7 @@ async fn retries_create_and_rotate_once(backend: Backend) {
     assert_eq!(replayed.header("location"), created.header("location"));
     assert_not_stored(&replayed);
     assert_eq!(replayed.json(), created.json());
-    let other = json!({"url": "https://localhost/other"}).to_string();
+    let other = json!({"url": "https://receiver.example/other"}).to_string();
     let reused = post("/v1/webhooks", "a", &other).await;
     reused.assert_error(422, "idempotency_key_reused");
     let path = "/v1/webhooks/1/rotate-secret";
@@ -558,7 +573,7 @@ async fn a_replay_shows_no_later_changes(backend: Backend) {
         let path = format!("/v1/webhooks/{}", created.json()["id"]);
         let rotate = format!("{path}/rotate-secret");
         let change = json!({
-            "url": "https://localhost/of-another-key", "types": ["order.placed"],
+            "url": "https://receiver.example/of-another-key", "types": ["order.placed"],
             "description": "Theirs", "state": "disabled",
         });
         assert_eq!(server.patch(&path, change.to_string()).await.status, 200);
@@ -582,7 +597,7 @@ async fn there_are_at_most_1000_webhooks(backend: Backend) {
         "INSERT INTO webhooks (url, types, state, disabled_reason, api_key_id, created_at,
              updated_at, secret, position)
          WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 998)
-         SELECT 'https://localhost/', 'pet.created', 'disabled', 'requested', 1, 0, 0,
+         SELECT 'https://receiver.example/', 'pet.created', 'disabled', 'requested', 1, 0, 0,
              'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'evt_AQAAAAAAAAAAAAAAAAAAAABOSTr-'
          FROM numbers",
     );
@@ -603,7 +618,7 @@ async fn preconditions_of_webhooks_do_not_hold(backend: Backend) {
     let webhook = without(create(&server, json!({"url": URL})).await, "secret");
     let event = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
     let retry = &format!("/v1/webhooks/1/deliveries/{event}/retry");
-    let url = &json!({"url": "https://localhost/new"}).to_string();
+    let url = &json!({"url": "https://receiver.example/new"}).to_string();
     let send = |method: &Method, path: &str, body: &str, name: &str, value: &str| {
         let request = server.request(method.clone(), path).body(body);
         request.header(name, value).send()

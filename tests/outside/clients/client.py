@@ -20,6 +20,7 @@ list_pets = importlib.import_module(f"{api}.list_pets")
 get_pet = importlib.import_module(f"{api}.get_pet")
 update_pet = importlib.import_module(f"{api}.update_pet")
 delete_pet = importlib.import_module(f"{api}.delete_pet")
+change_pets = importlib.import_module(f"{api}.change_pets")
 list_categories = importlib.import_module(f"{api}.list_categories")
 put_category = importlib.import_module(f"{api}.put_category")
 delete_category = importlib.import_module(f"{api}.delete_category")
@@ -117,6 +118,16 @@ assert fetched.parsed == created[0].parsed
 unchanged = get_pet.sync_detailed(ids[0], client=shop, if_none_match=fetched.headers["ETag"])
 assert unchanged.status_code == 304
 assert list_orders.sync(client=shop) == []
+
+changes = [
+    models.BatchCreate(create=models.NewPet(name="Pip", category_id=9)),
+    models.BatchUpdate(id=ids[4], update=models.PetChange(name="Pet 4")),
+    models.BatchDelete(id=999999, delete=True),
+]
+results = change_pets.sync(client=shop, body=models.PetBatch(changes=changes)).results
+assert [result.status for result in results] == [201, 200, 404], results
+assert results[2].error.code == "not_found", results
+assert delete_pet.sync_detailed(results[0].id, client=shop).status_code == 204
 
 rex = create_pet.sync(client=shop, body=models.NewPet("Rex", 1, models.PetStatus.AVAILABLE))
 claim = {"client": shop, "body": models.NewOrder(pet_id=rex.id)}

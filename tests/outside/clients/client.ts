@@ -86,6 +86,15 @@ const header = { "If-None-Match": fetched.response.headers.get("etag") ?? "" };
 assert.equal((await shop.GET("/pets/{petId}", { params: { path, header } })).response.status, 304);
 assert.deepEqual((await shop.GET("/store/orders", {})).data, []);
 
+const batch = await shop.POST("/pets/batch", {
+  body: { changes: [{ create: { name: "Pip", categoryId: 9 } }, { id: ids[4], update: { name: "Pet 5" } }, { id: 999_999, delete: true }] },
+});
+assert.ok(batch.data);
+assert.deepEqual(batch.data.results.map((result) => result.status), [201, 200, 404]);
+assert.equal(batch.data.results[2].error?.code, "not_found");
+const pipPath = { petId: batch.data.results[0].id ?? 0 };
+assert.equal((await shop.DELETE("/pets/{petId}", { params: { path: pipPath } })).response.status, 204);
+
 const rex = await shop.POST("/pets", { body: { name: "Rex", categoryId: 1, status: "available" } });
 assert.ok(rex.data);
 const rexPath = { petId: rex.data.id };
@@ -122,6 +131,26 @@ expect(await shop.DELETE("/pets/{petId}", { params: patch.params }), 412, "preco
 assert.equal((await shop.DELETE("/pets/{petId}", { params: { path: rexPath } })).response.status, 204);
 expect(await shop.DELETE("/pets/{petId}", { params: { path: rexPath } }), 404, "not_found");
 assert.deepEqual(await find({ id: `${rexPath.petId}` }), []);
+
+// The type of an event tells what its data is, to the compiler as well.
+type Event = components["schemas"]["Event"];
+const deletedPet = (event: Event): components["schemas"]["Pet"] | undefined =>
+  event.type === "pet.deleted" ? event.data : undefined;
+function soldPet(event: Event): number | undefined {
+  switch (event.type) {
+    case "order.completed":
+      return event.data.petId;
+    // @ts-expect-error: an animal has no petId.
+    case "pet.updated": return event.data.petId;
+  }
+}
+// @ts-expect-error: not every event is about something with a name.
+const nameOf = (event: Event): string => event.data.name;
+const events = await shop.GET("/events", {});
+assert.ok(events.data);
+assert.deepEqual(events.data.map(deletedPet).filter(Boolean), [{ id: rexPath.petId, name: "Max", categoryId: 1 }]);
+assert.deepEqual(events.data.map(soldPet).filter(Boolean), [rexPath.petId]);
+assert.equal(events.data.map(nameOf)[0], "Pet 0");
 
 const details = {
   name: "Juniper",
@@ -176,6 +205,7 @@ const strict = { header: { Prefer: "handling=strict" } };
 const misspelt = { stauts: "sold" };
 const lenient = await shop.GET("/pets", { params: { query: misspelt as Query } });
 assert.deepEqual([lenient.response.status, lenient.response.headers.get("preference-applied")], [200, null]);
+assert.equal(lenient.response.headers.get("petstore-unknown-parameters"), "stauts");
 for (const [failure, code] of [
   [await shop.GET("/pets", { params: { ...strict, query: misspelt as Query } }), "invalid_parameter"],
   [await shop.POST("/pets", { params: strict, body: { ...animal, ...misspelt } }), "invalid_body"],

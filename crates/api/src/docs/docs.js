@@ -6,7 +6,7 @@ const here = new URL("v1", location.href).href;
 
 // Described once, in the guide to response headers, and not with every response.
 const SHARED_HEADERS = [
-  "Cache-Control", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate", "X-Request-Id",
+  "Cache-Control", "Petstore-Unknown-Parameters", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate", "X-Request-Id",
 ];
 
 (async () => {
@@ -19,21 +19,44 @@ const SHARED_HEADERS = [
   // JavaScript rounds int64 bounds. Drop them rather than show wrong ones: the
   // format implies them.
   const rounded = (value) => Number.isInteger(value) && !Number.isSafeInteger(value);
-  const text = (await response.text()).replaceAll("http://127.0.0.1:8080/v1", here);
-  const contract = JSON.parse(text, (_, value) => rounded(value) ? undefined : value);
+  const text = await response.text();
+  // Behind a proxy, the service does not know this address.
+  const named = JSON.parse(text).servers[0].url;
+  const contract = JSON.parse(text.replaceAll(named, here), (_, value) => rounded(value) ? undefined : value);
   contract.servers = [{ url: here }];
+  groupByResource(contract);
 
   root.replaceChildren();
-  SwaggerUIBundle({
+  const ui = SwaggerUIBundle({
     spec: contract,
     domNode: root,
     deepLinking: true,
     defaultModelsExpandDepth: 0,
     syntaxHighlight: false,
     plugins: [reference],
-    onComplete: () => document.documentElement.classList.add("ready"),
+    onComplete: () => {
+      showNavigation(contract, (tag, id) => showOperation(ui.getSystem(), tag, id))(location.hash);
+      document.documentElement.classList.add("ready");
+    },
   });
 })();
+
+// Opens an operation and scrolls to it.
+function showOperation({ layoutSelectors, getStore }, tag, id) {
+  const thing = ["operations", tag, id];
+  // The action of Swagger UI would also add to the history.
+  for (const shown of [["operations-tag", tag], thing]) {
+    if (!layoutSelectors.isShown(shown, shown !== thing)) {
+      getStore().dispatch({ type: "layout_show", payload: { thing: shown, shown: true } });
+    }
+  }
+  const scroll = (attempts) => {
+    const block = document.getElementById(thing.join("-"));
+    if (block) block.scrollIntoView();
+    else if (attempts) requestAnimationFrame(() => scroll(attempts - 1));
+  };
+  scroll(60);
+}
 
 // The plugin.
 function reference({ React }) {
@@ -44,11 +67,7 @@ function reference({ React }) {
   // rendering them takes long.
   const Guides = React.memo(({ specSelectors, getComponent }) => {
     const Markdown = getComponent("Markdown", true);
-    const [introduction, ...sections] = specSelectors.info().get("description").split(/^## /m);
-    const guides = sections.map((section) => {
-      const [title, ...text] = section.split("\n");
-      return { id: title.toLowerCase().replaceAll(" ", "-"), title, text: text.join("\n") };
-    });
+    const { introduction, sections: guides } = guidesOf(specSelectors.info().get("description"));
     // The browser looked for the target of the link before it was there.
     useEffect(() => document.getElementById(location.hash.slice(1))?.scrollIntoView(), []);
     return element("section", { id: "guides", "aria-labelledby": "guides-title" },
@@ -158,10 +177,15 @@ function reference({ React }) {
           : description));
   };
 
-  const responses = (Original) => (props) => element("div", { className: "responses" },
-    element(Original, props),
-    element("p", null, "For all operations: ", element("a", { href: "#response-headers" }, "response headers"), ", ",
-      element("a", { href: "#errors" }, "errors"), "."));
+  const responses = (Original) => (props) => {
+    const parent = useRef();
+    // A table is a table, and not a landmark of the page.
+    useEffect(() => parent.current.querySelectorAll("table[role]").forEach((table) => table.removeAttribute("role")));
+    return element("div", { className: "responses", ref: parent },
+      element(Original, props),
+      element("p", null, "For all operations: ", element("a", { href: "#response-headers" }, "response headers"), ", ",
+        element("a", { href: "#errors" }, "errors"), "."));
+  };
 
   const LiveResponse = ({ response, specSelectors, path, method, getComponent }) => {
     const section = useRef();
@@ -197,6 +221,13 @@ function reference({ React }) {
     return element("div", { ref: parent }, element(Original, props));
   };
 
+  // Its heading is two levels below the one before.
+  const models = (Original) => (props) => {
+    const parent = useRef();
+    useEffect(() => parent.current.querySelector("h4")?.setAttribute("aria-level", "2"));
+    return element("div", { ref: parent }, element(Original, props));
+  };
+
   const Code = ({ className, children }) => element("div", { className: "highlight-code" },
     // Only secure origins have a clipboard.
     navigator.clipboard && element("button", { className: "copy", type: "button", onClick: () => navigator.clipboard.writeText(children) }, "Copy"),
@@ -205,8 +236,8 @@ function reference({ React }) {
   return {
     statePlugins: {
       spec: { wrapSelectors: { allowTryItOutFor: tryItOut } },
-      // Other fragments are links to guides.
-      layout: { wrapActions: { parseDeepLinkHash: (original) => (hash) => hash.startsWith("#/") ? original(hash) : { type: "none" } } },
+      // The navigation follows links.
+      layout: { wrapActions: { parseDeepLinkHash: () => () => ({ type: "none" }) } },
     },
     components: {
       InfoContainer: Guides,
@@ -225,6 +256,7 @@ function reference({ React }) {
       parameterRow,
       responses,
       response,
+      Models: models,
       JsonSchemaForm: labelled(),
       ExamplesSelect: labelled("Example"),
       RequestBodyEditor: labelled("Request body"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    ApiError, AuthFailure, NO_SUCH_CATEGORY, NO_SUCH_KEY, NO_SUCH_ORDER, NO_SUCH_PET,
+    ApiError, AuthFailure, BodyLimit, NO_SUCH_CATEGORY, NO_SUCH_KEY, NO_SUCH_ORDER, NO_SUCH_PET,
     NO_SUCH_WEBHOOK,
 };
 use domain::{
@@ -135,7 +135,7 @@ impl From<Rejection> for ApiError {
                 "body: its length must be given once, by Content-Length or by \
                  Transfer-Encoding: chunked",
             ),
-            Rejection::BodyTooLarge => Self::BodyTooLarge,
+            Rejection::BodyTooLarge => Self::BodyTooLarge(BodyLimit::Normal),
             Rejection::HeadTooLarge => Self::HeadTooLarge,
             Rejection::HeadTimeout => {
                 Self::RequestTimeout("request line and headers not received in time")

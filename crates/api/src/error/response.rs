@@ -1,6 +1,6 @@
 //! The response of an [`ApiError`].
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -16,10 +16,10 @@ const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 
 /// The body of every error.
 #[derive(Serialize)]
-struct ErrorBody<'a> {
+pub struct ErrorBody<'a> {
     code: &'static str,
-    message: &'a str,
-    status: u16,
+    message: Cow<'a, str>,
+    pub status: u16,
 }
 
 impl ApiError {
@@ -31,18 +31,22 @@ impl ApiError {
         response.map(ResponseBody::Complete)
     }
 
-    fn render(&self) -> http::Response<Full<Bytes>> {
+    pub fn body(&self) -> ErrorBody<'_> {
         let Description {
             status,
             code,
             message,
         } = self.describe();
-        let body = ErrorBody {
+        ErrorBody {
             code,
-            message: &message,
+            message,
             status: status.as_u16(),
-        };
-        let json = serde_json::to_vec(&body).expect("an error body serializes to JSON");
+        }
+    }
+
+    fn render(&self) -> http::Response<Full<Bytes>> {
+        let status = self.describe().status;
+        let json = serde_json::to_vec(&self.body()).expect("an error body serializes to JSON");
         let mut response = http::Response::new(json.into());
         *response.status_mut() = status;
         *response.headers_mut() = self.headers(status);
@@ -73,10 +77,11 @@ impl ApiError {
         if let Some(challenge) = challenge {
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
-        if let Self::UnsupportedMediaType(types) | Self::UnsupportedContentEncoding(types) = self
-            && types.contains(&"application/merge-patch+json")
+        if let Self::UnsupportedMediaType(content) | Self::UnsupportedContentEncoding(content) =
+            self
+            && content.accepted.contains(&"application/merge-patch+json")
         {
-            let types = HeaderValue::try_from(types.join(", "));
+            let types = HeaderValue::try_from(content.accepted.join(", "));
             headers.insert(
                 ACCEPT_PATCH,
                 types.expect("media types are printable ASCII"),

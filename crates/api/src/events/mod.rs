@@ -22,7 +22,7 @@ pub const FEED_PATH: &str = "/v1/events";
 /// on it.
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = EventQuery::parse(&request)?;
-    let visible = request.visible_events(query.filter)?;
+    let visible = request.visible_events(query.filter.clone())?;
     let feed = &api.event_feed;
     let limit = query.limit.get();
     let queue = api.keys().scan_queue(&request.key_hash());

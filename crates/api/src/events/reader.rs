@@ -151,7 +151,7 @@ impl Reader {
         }
         let feed = self.feed.clone();
         let position = Some(self.position);
-        let visible = self.visible;
+        let visible = self.visible.clone();
         let queue = self.queue.clone();
         let read = async move {
             feed.read(ReadFrom::Memory, position, &visible, limit, &queue)

@@ -22,6 +22,7 @@ fn event(sequence: i64, kind: EventType) -> Arc<SerializedEvent> {
         api_key_id: None,
         resource_id: 1,
         data: EventData::of_resource(r#"{"id":1}"#.into()),
+        batch_id: None,
     };
     Arc::new(SerializedEvent::new(&event, "urn:test"))
 }

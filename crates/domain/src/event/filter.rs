@@ -8,6 +8,7 @@ use crate::{
     invalid::{Invalid, quoted},
     json::Value,
     page::{parse_positive_decimal, set_once},
+    pet::batch::BatchId,
 };
 
 /// The point after which reading starts.
@@ -109,10 +110,11 @@ impl Serialize for EventTypes {
 }
 
 /// The filter of a reader of events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
     types: Option<EventTypes>,
     subject: Option<Subject>,
+    batch: Option<BatchId>,
 }
 
 impl EventFilter {
@@ -131,6 +133,14 @@ impl EventFilter {
                 })?;
                 set_once("subject", &mut self.subject, subject)
             }
+            "batch" => {
+                let batch = BatchId::parse(value).ok_or_else(|| {
+                    let got = quoted(value);
+                    let reason = format!("must be the batchid of an event, got {got}");
+                    Invalid::new("batch", reason)
+                })?;
+                set_once("batch", &mut self.batch, batch)
+            }
             _ => Ok(()),
         }
     }
@@ -139,7 +149,9 @@ impl EventFilter {
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let types = self.types.map(|types| ("types", types.names().join(",")));
         let subject = self.subject.map(|subject| ("subject", subject.to_string()));
-        types.into_iter().chain(subject).collect()
+        let batch = self.batch.as_ref();
+        let batch = batch.map(|batch| ("batch", batch.as_str().to_string()));
+        types.into_iter().chain(subject).chain(batch).collect()
     }
 
     /// Returns the events that an API key with these scopes sees. Fails with the missing scope if
@@ -149,16 +161,21 @@ impl EventFilter {
         let subject = self.subject;
         match subject.map(Subject::scope) {
             Some(missing) if !scopes.has(missing) => Err(missing),
-            _ => Ok(VisibleEvents { types, subject }),
+            _ => Ok(VisibleEvents {
+                types,
+                subject,
+                batch: self.batch,
+            }),
         }
     }
 }
 
 /// The events that a reader gets: those that it asks for and may see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VisibleEvents {
     types: EventTypes,
     subject: Option<Subject>,
+    batch: Option<BatchId>,
 }
 
 impl VisibleEvents {
@@ -167,11 +184,14 @@ impl VisibleEvents {
         Self {
             types,
             subject: None,
+            batch: None,
         }
     }
 
-    pub fn include(&self, kind: EventType, subject: Subject) -> bool {
-        self.types.has(kind) && self.subject.is_none_or(|wanted| wanted == subject)
+    pub fn include(&self, kind: EventType, subject: Subject, batch: Option<&BatchId>) -> bool {
+        self.types.has(kind)
+            && self.subject.is_none_or(|wanted| wanted == subject)
+            && (self.batch.is_none() || self.batch.as_ref() == batch)
     }
 }
 

@@ -114,6 +114,9 @@ impl Event {
         add(&self.api_key_id.unwrap_or(0).to_be_bytes());
         add(&self.resource_id.to_be_bytes());
         add(self.data.stored.as_bytes());
+        if let Some(batch) = &self.batch_id {
+            add(batch.as_str().as_bytes());
+        }
         EventId {
             sequence: self.sequence,
             checksum: checksum.0,
@@ -164,6 +167,7 @@ mod tests {
             api_key_id: Some(7),
             resource_id: 17,
             data: EventData::of_resource(r#"{"id":17}"#.into()),
+            batch_id: None,
         }
     }
 

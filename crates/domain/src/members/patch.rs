@@ -1,5 +1,7 @@
 //! Merge patches (RFC 7396).
 
+use serde::{Serialize, Serializer};
+
 use super::member::{Errors, Member, within};
 use crate::json::{Object, Value};
 
@@ -12,6 +14,22 @@ pub enum Patch<T> {
     /// The patch has `null` for the member.
     Remove,
     Set(T),
+}
+
+/// Serialized as in the patch, which does not have members to keep.
+impl<T: Serialize> Serialize for Patch<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Keep | Self::Remove => serializer.serialize_none(),
+            Self::Set(value) => value.serialize(serializer),
+        }
+    }
+}
+
+impl<T> Patch<T> {
+    pub(crate) fn is_keep(&self) -> bool {
+        matches!(self, Self::Keep)
+    }
 }
 
 impl<T: Clone> Patch<T> {

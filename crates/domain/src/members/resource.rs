@@ -31,12 +31,21 @@ macro_rules! resource {
         }
 
         $(#[$change_doc])*
-        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
         pub struct $change {
-            $(pub $required: Option<$Required>,)*
-            $(pub $optional: $crate::members::Patch<
-                <$Optional as $crate::members::Member>::Change
-            >,)*
+            $(
+                #[serde(rename = $required_name, skip_serializing_if = "Option::is_none")]
+                pub $required: Option<$Required>,
+            )*
+            $(
+                #[serde(
+                    rename = $optional_name,
+                    skip_serializing_if = "crate::members::Patch::is_keep"
+                )]
+                pub $optional: $crate::members::Patch<
+                    <$Optional as $crate::members::Member>::Change
+                >,
+            )*
         }
 
         impl $resource {

@@ -56,16 +56,66 @@ pub struct UrlPolicy {
 impl UrlPolicy {
     pub fn check(&self, url: &WebhookUrl) -> Result<(), Invalid> {
         if !url.is_https && !self.allow_http {
-            return Err(invalid("must start with https://, got http://"));
+            let options = match self.check_host(&url.host) {
+                Ok(()) => "--webhook-allow-http",
+                Err(_) => "--webhook-allow-http and --webhook-allow-net CIDR",
+            };
+            return Err(invalid(format!(
+                "must start with https://, got http://; to allow it, the operator starts the \
+                 service with {options}"
+            )));
         }
-        match url.host {
-            Host::Name(_) => Ok(()),
-            Host::Address(address) => match self.networks.check([address]) {
+        self.check_host(&url.host).map_err(invalid)
+    }
+
+    /// Checks that the host may be delivered to, as far as that is known without resolving it.
+    fn check_host(&self, host: &Host) -> Result<(), String> {
+        const ADVICE: &str = "use one on the public internet, or ask the operator to allow it with";
+        match host {
+            Host::Address(address) => match self.networks.check([*address]) {
                 Ok(_) => Ok(()),
-                Err(refused) => Err(invalid(format!(
-                    "{refused}; use one on the public internet, or ask the operator to allow it"
-                ))),
+                Err(refused) => Err(format!("{refused}; {ADVICE} --webhook-allow-net CIDR")),
             },
+            Host::Name(name) => match ReservedName::of(name) {
+                Some(ReservedName::Localhost) if !self.allows_loopback() => Err(format!(
+                    "localhost is the machine of the service, which is not allowed; {ADVICE} \
+                     --webhook-allow-net 127.0.0.0/8,::1/128"
+                )),
+                Some(ReservedName::Invalid) => Err(
+                    "a host in .invalid never exists (RFC 6761); use one on the public internet"
+                        .into(),
+                ),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn allows_loopback(&self) -> bool {
+        let loopback = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
+        let mut allowed = loopback
+            .map(|address| self.networks.check([address]).is_ok())
+            .into_iter();
+        allowed.any(|is_allowed| is_allowed)
+    }
+}
+
+/// A name that means the same on every machine (RFC 6761, sections 6.3 and 6.4).
+enum ReservedName {
+    Localhost,
+    Invalid,
+}
+
+impl ReservedName {
+    fn of(name: &str) -> Option<Self> {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let top_level = name.rsplit('.').next().unwrap_or_default();
+        match &*top_level.to_ascii_lowercase() {
+            "localhost" => Some(Self::Localhost),
+            "invalid" => Some(Self::Invalid),
+            _ => None,
         }
     }
 }

@@ -111,6 +111,30 @@ fn a_later_minor_version_is_read_as_http_1_1() {
     }
 }
 
+#[test]
+fn upgrades_are_hidden_from_hyper() {
+    for (header, expected) in [
+        ("Upgrade: h2c", "Upgrad_: h2c"),
+        ("UPGRADE:h2c", "UPGRAD_:h2c"),
+        (
+            "upgrade-insecure-requests: 1",
+            "upgrad_-insecure-requests: 1",
+        ),
+        ("Upgrad: h2c", "Upgrad: h2c"),
+        ("X-Upgrade: h2c", "X-Upgrade: h2c"),
+        ("X: Upgrade: h2c", "X: Upgrade: h2c"),
+    ] {
+        let request = |header| {
+            let body = "Upgrade: h2c\r\n";
+            format!("GET / HTTP/1.1\r\n{header}\r\nContent-Length: 14\r\n\r\n{body}")
+        };
+        for read_size in 1..30 {
+            let (_, read) = scan(&request(header), read_size);
+            assert_eq!(read, request(expected), "in pieces of {read_size}");
+        }
+    }
+}
+
 /// hyper accepts any number of zeros before a chunk size.
 #[test]
 fn no_request_is_accepted_behind_a_body_that_is_not_understood() {

@@ -266,6 +266,8 @@ $$;
 -- data: the resource after the change, as JSON; before it, if it was deleted.
 -- is_row: another program made the change, and data is the row of the table (see
 -- log_change).
+-- batch_id: the batch or import that made the change; null if none did.
+-- before: the resource before an update of a batch, as JSON.
 CREATE TABLE events (
     sequence    bigint  GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
     at          bigint  NOT NULL,
@@ -273,8 +275,12 @@ CREATE TABLE events (
     api_key_id  bigint,
     resource_id bigint  NOT NULL,
     is_row      boolean NOT NULL DEFAULT false,
-    data        text    NOT NULL
+    data        text    NOT NULL,
+    batch_id    text,
+    before      text
 );
+
+CREATE INDEX events_batch_id_idx ON events (batch_id, sequence) WHERE batch_id IS NOT NULL;
 
 -- The identity of the log, a random UUID; the last sequence number that was purged; and
 -- one up to which the order of events is final, for replicas that start while a
@@ -402,9 +408,9 @@ CREATE UNIQUE INDEX api_keys_hash_key ON api_keys (hash);
 
 -- Recorded outcomes of requests that carried an Idempotency-Key, so that a
 -- retry is replayed instead of executed again. fingerprint is the SHA-256 of
--- the request; resource_id is the resource it created or changed. There is no
--- foreign key to api_keys: it would make a whole batch of changes wait for the row
--- of one API key that another transaction has locked.
+-- the request; resource_id is the resource it created or changed; results are those
+-- of a batch, as JSON. There is no foreign key to api_keys: it would make a whole batch
+-- of changes wait for the row of one API key that another transaction has locked.
 CREATE TABLE idempotency_keys (
     api_key_id  bigint NOT NULL,
     key         text   NOT NULL,
@@ -412,6 +418,7 @@ CREATE TABLE idempotency_keys (
     outcome     text   NOT NULL,
     resource_id bigint,
     created_at  bigint NOT NULL,
+    results     text,
     PRIMARY KEY (api_key_id, key)
 );
 

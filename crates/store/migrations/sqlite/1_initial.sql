@@ -193,6 +193,8 @@ END;
 -- api_key_id: the API key that made the change; null if none did.
 -- data: the resource after the change, as JSON; before it, if it was deleted.
 -- is_row: always 0; on PostgreSQL, changes by other programs are logged.
+-- batch_id: the batch or import that made the change; null if none did.
+-- before: the resource before an update of a batch, as JSON.
 CREATE TABLE events (
     sequence    INTEGER PRIMARY KEY,
     at          INTEGER NOT NULL,
@@ -200,8 +202,12 @@ CREATE TABLE events (
     api_key_id  INTEGER,
     resource_id INTEGER NOT NULL,
     is_row      INTEGER NOT NULL DEFAULT 0,
-    data        TEXT    NOT NULL
+    data        TEXT    NOT NULL,
+    batch_id    TEXT,
+    before      TEXT
 ) STRICT;
+
+CREATE INDEX events_batch_id_idx ON events (batch_id, sequence) WHERE batch_id IS NOT NULL;
 
 -- The identity of the log, a random UUID, the last sequence number that was purged, and the
 -- last time that a service is known to have had the store open, in a single row.
@@ -240,7 +246,8 @@ CREATE TABLE api_keys (
 
 -- Recorded outcomes of requests that carried an Idempotency-Key, so that a
 -- retry is replayed instead of executed again. fingerprint is the SHA-256 of
--- the request; resource_id is the resource it created or changed.
+-- the request; resource_id is the resource it created or changed; results are those
+-- of a batch, as JSON.
 CREATE TABLE idempotency_keys (
     api_key_id  INTEGER NOT NULL REFERENCES api_keys (id),
     key         TEXT    NOT NULL,
@@ -248,6 +255,7 @@ CREATE TABLE idempotency_keys (
     outcome     TEXT    NOT NULL,
     resource_id INTEGER,
     created_at  INTEGER NOT NULL,
+    results     TEXT,
     PRIMARY KEY (api_key_id, key)
 ) STRICT, WITHOUT ROWID;
 

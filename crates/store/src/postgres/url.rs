@@ -26,6 +26,8 @@ const DEFAULT_PORT: u16 = 5432;
 /// The address of a server and the options to connect to it. Displayed without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
+    /// The URL as given, without its password.
+    text: String,
     config: Config,
     pub(super) verify_certificate: bool,
     pub(super) root_certificates: Option<PathBuf>,
@@ -36,6 +38,11 @@ pub struct PostgresUrl {
 
 impl PostgresUrl {
     pub(crate) const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+    /// Returns the URL as given, without its password, for a command that a person can copy.
+    pub fn without_password(&self) -> &str {
+        &self.text
+    }
 
     pub fn has_password(&self) -> bool {
         self.config.get_password().is_some()
@@ -188,11 +195,34 @@ impl FromStr for PostgresUrl {
             ));
         }
         Ok(Self {
+            text: without_password(base, query),
             config,
             verify_certificate,
             root_certificates: sslrootcert.filter(|_| !system),
             prepares_statements,
         })
+    }
+}
+
+/// Removes the password from the parts of a URL.
+fn without_password(base: &str, query: &str) -> String {
+    let user_at = base.find("://").map_or(0, |end| end + 3);
+    let password = base.find('@').and_then(|end| {
+        let start = user_at + base[user_at..end].find(':')?;
+        Some(start..end)
+    });
+    let mut text = base.to_string();
+    if let Some(password) = password {
+        text.replace_range(password, "");
+    }
+    let is_password = |pair: &&str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        percent_decode_str(name).eq(*b"password")
+    };
+    let kept: Vec<_> = query.split('&').filter(|pair| !is_password(pair)).collect();
+    match &*kept.join("&") {
+        "" => text,
+        query => format!("{text}?{query}"),
     }
 }
 

@@ -256,25 +256,50 @@ fn the_operator_decides_about_http_and_addresses() {
         networks: ["127.0.0.0/8".parse().unwrap()].into_iter().collect(),
     };
     let check = |policy: &UrlPolicy, text| policy.check(&url(text)).map_err(|e| e.to_string());
-    let no_http = Err("url: must start with https://, got http://".to_string());
+    let no_http = |options: &str| {
+        Err(format!(
+            "url: must start with https://, got http://; to allow it, the operator starts the \
+             service with {options}"
+        ))
+    };
+    let only_http = no_http("--webhook-allow-http");
+    let http_and_network = no_http("--webhook-allow-http and --webhook-allow-net CIDR");
     let refused = |network: &str| {
         Err(format!(
             "url: an address in {network} is not allowed; use one on the public internet, or ask \
-             the operator to allow it"
+             the operator to allow it with --webhook-allow-net CIDR"
         ))
     };
     let loopback = refused("127.0.0.0/8 (loopback)");
+    let localhost = Err(
+        "url: localhost is the machine of the service, which is not allowed; use \
+         one on the public internet, or ask the operator to allow it with --webhook-allow-net \
+         127.0.0.0/8,::1/128"
+            .to_string(),
+    );
+    let invalid = Err(
+        "url: a host in .invalid never exists (RFC 6761); use one on the public \
+         internet"
+            .to_string(),
+    );
     let mapped = refused("::ffff:0.0.0.0/96 (IPv4-mapped)");
     for (policy, text, expected) in [
         (&strict, "https://example.com", &Ok(())),
         (&strict, "https://8.8.8.8", &Ok(())),
-        (&strict, "http://example.com", &no_http),
+        (&strict, "http://example.com", &only_http),
+        (&strict, "http://localhost:9000", &http_and_network),
+        (&strict, "https://localhost", &localhost),
+        (&strict, "https://A.LocalHost.", &localhost),
+        (&strict, "https://localhost.example", &Ok(())),
+        (&strict, "https://a.invalid", &invalid),
         (&strict, "https://2130706433", &loopback),
         (&strict, "https://[::ffff:7f00:1]", &mapped),
         (&http, "http://example.com", &Ok(())),
         (&http, "http://127.1", &loopback),
         (&local, "https://0x7f.1", &Ok(())),
-        (&local, "http://0x7f.1", &no_http),
+        (&local, "http://0x7f.1", &only_http),
+        (&local, "https://localhost", &Ok(())),
+        (&local, "https://a.invalid", &invalid),
     ] {
         assert_eq!(&check(policy, text), expected, "{text}");
     }

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use super::{
     super::{
         super::{
-            command::{Command, Draft, QueuedCommand},
+            command::{Command, QueuedCommand},
+            draft::Draft,
             tables::{Keys, Sequence},
         },
         open::open,
