@@ -24,9 +24,10 @@ const OURS: [&str; 5] = [
 ];
 const SWAGGER_UI: [&str; 3] = ["dist/swagger-ui-bundle.js", "LICENSE", "NOTICE"];
 /// The files of the console that are not in its own folder.
-const SHARED: [(&str, &str); 2] = [
+const SHARED: [(&str, &str); 3] = [
     ("theme.css", "src/theme.css"),
     ("icon.svg", "src/docs/icon.svg"),
+    ("words.json", "../domain/src/import/words.json"),
 ];
 /// The files in its folder that are not served as files.
 const NOT_SERVED: [&str; 2] = ["index.html", "types.d.ts"];
@@ -98,6 +99,7 @@ fn console(out: &Path) -> Result<()> {
     println!("cargo::rerun-if-changed={}", root.display());
     let mut files = Vec::new();
     for (name, path) in SHARED {
+        println!("cargo::rerun-if-changed={path}");
         files.push((name.to_string(), fs::read(path)?));
     }
     let mut folders = vec![root.to_path_buf()];
@@ -174,6 +176,8 @@ fn embed(out: &Path, page_name: &str, page: &str, files: &[(String, Vec<u8>)]) -
             Some("js") => "text/javascript; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",
             Some("svg") => "image/svg+xml",
+            Some("webmanifest") => "application/manifest+json",
+            Some("json") => "application/json",
             _ => "text/plain; charset=utf-8",
         };
         let here = "env!(\"OUT_DIR\"), \"/";

@@ -1,4 +1,4 @@
-//! Adding many animals, for `petstore import` and `petstore seed`.
+//! Adding and changing many animals, for `petstore import` and `petstore seed`.
 
 use std::{mem, pin::pin, time::Duration};
 
@@ -7,13 +7,13 @@ use tokio::{select, time::sleep};
 
 use super::{
     Interrupt, counted,
-    importer::{ImportError, Importer},
-    pet_file::ResolvedPet,
+    importer::{ImportError, Importer, Part},
     status,
 };
 use domain::{
     category::Category,
-    import::{ChunkRejection, FULL_CHUNK_BYTES, MAX_CHUNK_SIZE},
+    import::{ChunkRejection, FULL_CHUNK_BYTES, MAX_CHUNK_SIZE, PetUpdate},
+    pet::NewPet,
 };
 
 /// The time to wait before a wait is reported.
@@ -54,15 +54,22 @@ impl Interruption {
     }
 }
 
-/// An animal, with the number of records that are done once it is added.
-pub type NumberedPet = (u64, ResolvedPet);
+/// The change that a record makes.
+pub enum PetWrite {
+    Add(NewPet),
+    Change(Box<PetUpdate>),
+}
 
-/// Adds the animals that `next` returns until `None`, and names categories. The progress bar
-/// counts the animals that are in the store.
+/// A write with a name for a category that has none yet, and the number of records that are done
+/// once it is made.
+pub type NumberedWrite = (u64, PetWrite, Option<Category>);
+
+/// Makes the writes that `next` returns until `None`, and names categories. The progress bar
+/// counts those that are in the store.
 pub async fn add(
     mut importer: Importer,
     mut categories: Vec<Category>,
-    mut next: impl FnMut() -> Result<Option<NumberedPet>, String>,
+    mut next: impl FnMut() -> Result<Option<NumberedWrite>, String>,
     wait: Wait<'_>,
 ) -> Result<(), Interruption> {
     let Wait { bar, interrupt } = wait;
@@ -80,16 +87,27 @@ pub async fn add(
     // Read ahead, so that the last chunk is known to be the last.
     let mut following = next().map_err(failed)?;
     while following.is_some() {
-        let mut pets = Vec::new();
+        let mut part = Part::default();
         let mut done = 0;
         let mut size = 0;
-        while pets.len() < MAX_CHUNK_SIZE
+        while part.len() < MAX_CHUNK_SIZE
             && size < FULL_CHUNK_BYTES
-            && let Some((number, (pet, category))) = following.take()
+            && let Some((number, write, category)) = following.take()
         {
             done = number;
-            size += serde_json::to_string(&pet).map_or(0, |json| json.len());
-            pets.push(pet);
+            let json = match write {
+                PetWrite::Add(pet) => {
+                    let json = serde_json::to_string(&pet);
+                    part.pets.push(pet);
+                    json
+                }
+                PetWrite::Change(update) => {
+                    let json = serde_json::to_string(&update);
+                    part.updates.push(*update);
+                    json
+                }
+            };
+            size += json.map_or(0, |json| json.len());
             categories.extend(category);
             following = next().map_err(failed)?;
         }
@@ -97,12 +115,12 @@ pub async fn add(
         if interrupt.is_set() {
             return Err(failed(INTERRUPTED.into()));
         }
-        let count = pets.len() as u64;
-        let mut names = mem::take(&mut categories);
+        let count = part.len() as u64;
+        part.categories = mem::take(&mut categories);
         // All commands use the same order, so that they don't lock each other out on a server.
-        names.sort_by_key(|category| category.id.get());
+        part.categories.sort_by_key(|category| category.id.get());
         let writer = importer.writer();
-        let written = wait.reply(writer, importer.write(pets, names, done, is_last));
+        let written = wait.reply(writer, importer.write(part, done, is_last));
         let error = match written.await {
             Some(Ok(pause)) => {
                 bar.inc(count);

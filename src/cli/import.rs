@@ -1,25 +1,28 @@
-//! `petstore import`: adds the animals of a file.
+//! `petstore import`: adds and changes the animals of a file, or undoes an import.
 
+mod plan;
 mod report;
 mod source;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 use std::{mem, path::PathBuf};
 
 use clap::Args;
-use indicatif::ProgressBar;
 
 use super::{
     CommandResult, Database, Interrupt, block_on,
     bulk::{self, Wait},
     counted,
     importer::Importer,
-    pet_file::{Format, RecordError, TableOptions},
+    pet_file::{Format, TableOptions},
     status,
 };
-use source::{Checks, FileSummary, Source};
-use store::{DatabaseUrl, category_names, find_import, find_microchips};
+use domain::pet::batch::BatchId;
+use plan::{Checks, Plan, Step};
+use source::Source;
+use store::{DatabaseUrl, KnownPets, category_names, find_import, find_microchips};
 
 #[derive(Args)]
 pub struct Import {
@@ -30,7 +33,12 @@ pub struct Import {
     /// several languages. JSON Lines has one JSON object per line. A category
     /// can also be given by its name, as category instead of categoryId. With
     /// both, a category that has no name yet gets this one.
-    file: PathBuf,
+    ///
+    /// A record with the id of an animal in the store changes it: an empty
+    /// cell removes a detail, and details without a column stay. All others
+    /// are added.
+    #[arg(required_unless_present = "undo")]
+    file: Option<PathBuf>,
     /// Input format; by default, the file's extension decides.
     #[arg(long, env = "PETSTORE_FORMAT")]
     format: Option<Format>,
@@ -46,6 +54,21 @@ pub struct Import {
     /// imported again.
     #[arg(long, env = "PETSTORE_RESTART", conflicts_with = "dry_run")]
     restart: bool,
+    /// Change the animal that has the microchip of a record, if the record has no id.
+    #[arg(long, env = "PETSTORE_MATCH_MICROCHIP")]
+    match_microchip: bool,
+    /// Undo an import, whose id it has printed, instead of importing a file.
+    ///
+    /// The animals that it has added are deleted, and those that it has changed
+    /// are changed back, except those changed or ordered since, which are
+    /// listed. An import can be undone as long as its events are kept.
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = undo::parse_id,
+        conflicts_with_all = ["file", "format", "skip_invalid", "dry_run", "restart", "match_microchip"]
+    )]
+    undo: Option<BatchId>,
     #[command(flatten)]
     table: TableOptions,
     #[command(flatten)]
@@ -54,9 +77,13 @@ pub struct Import {
 
 impl Import {
     pub fn run(mut self) -> CommandResult {
+        if let Some(id) = self.undo {
+            return undo::run(&self.database, &id);
+        }
+        let file = self.file.take().expect("required without --undo");
         let interrupt = Interrupt::listen("interrupted; nothing was imported")?;
         let table = mem::take(&mut self.table);
-        let source = Source::open(&self.file, self.format, table)?;
+        let source = Source::open(&file, self.format, table)?;
         let database = self.database.url()?;
         block_on(self.import(source, database, interrupt))
     }
@@ -86,19 +113,16 @@ impl Import {
         let checks = Checks {
             names: category_names(&database).await?,
             holders: find_microchips(&database, &source.microchips(&interrupt)?).await?,
-            done: earlier.map_or(0, |import| import.records as u64),
+            done: earlier.map_or(0, |import| import.records as usize),
+            matches_microchips: self.match_microchip,
         };
-        let FileSummary {
-            valid,
-            invalid,
-            new_names,
-        } = source.check(&checks, &interrupt)?;
+        let known = KnownPets::open(&database).await?;
+        let plan = Plan::of(&source, checks, &known, &interrupt).await?;
+        drop(known);
         source.report(self.dry_run)?;
-        let animals = counted(valid, "animal");
-        let content = match new_names {
-            0 => animals.clone(),
-            1.. => format!("{animals} and {}", counted(new_names, "category name")),
-        };
+        let invalid = plan.invalid;
+        let content = plan.describe();
+        let animals = plan.added() + plan.changed();
         let skipped = match invalid {
             0 => String::new(),
             1.. => format!(", skipped {}", counted(invalid, &format!("invalid {unit}"))),
@@ -125,8 +149,8 @@ impl Import {
             status!("Checked {name}: {content}{skipped}. Nothing was imported.");
             return Ok(());
         }
-        if valid == 0 {
-            status!("Nothing was imported: {name} has no animals{skipped}.");
+        if animals == 0 {
+            status!("{}", nothing_to_import(&plan, &name, &skipped));
             return Ok(());
         }
         let mut importer = Importer::open(&database, Some(id)).await?;
@@ -141,38 +165,42 @@ impl Import {
             let interrupted = || interrupt.error("interrupted; nothing was imported".into());
             restarted.ok_or_else(interrupted)??;
         }
-        let mut records = source.checked_records(&checks, &ProgressBar::hidden())?;
+        let mut writes = plan.writes(&source)?;
         let mut number = importer.done;
-        let done = records.by_ref().take(number as usize);
-        let earlier = done.filter(|(_, record)| record.is_ok()).count() as u64;
-        if earlier == valid {
+        let is_write = |step: &&Step| matches!(step, Step::Add | Step::Change(_));
+        let done = plan.steps.iter().take(number as usize);
+        let earlier = done.filter(is_write).count() as u64;
+        if earlier == animals {
             importer.finish().await?;
             bar.finish_and_clear();
             status!(
-                "Nothing was imported: another command has imported the content of {name} \
-                 ({animals}). To import it again, use --restart."
+                "Nothing was imported: another command has imported the content of {name} ({}). To \
+                 import it again, use --restart.",
+                counted(animals, "animal")
             );
             return Ok(());
         }
+        let _ = writes.by_ref().take(number as usize).count();
         status!("Importing {name} into {}", self.database.location());
 
-        bar.set_length(valid);
+        bar.set_length(animals);
         bar.set_position(earlier);
         if number > 0 {
             bar.suspend(|| {
                 status!(
-                    "Continuing: an earlier command has imported {earlier} of {animals}. To import \
-                     them again, use --restart."
+                    "Continuing: an earlier command has imported {earlier} of {}. To import them \
+                     again, use --restart.",
+                    counted(animals, "animal")
                 );
             });
         }
         let next = || {
-            for (line, record) in records.by_ref() {
+            for (line, write) in writes.by_ref() {
                 number += 1;
-                match record {
-                    Ok(pet) => return Ok(Some((number, pet))),
-                    Err(RecordError::Invalid(_)) if self.skip_invalid => {}
-                    Err(RecordError::Invalid(reason) | RecordError::Fatal(reason)) => {
+                match write {
+                    Ok(Some((write, category))) => return Ok(Some((number, write, category))),
+                    Ok(None) => {}
+                    Err(reason) => {
                         return Err(format!("{name} has changed, {unit} {line}: {reason}"));
                     }
                 }
@@ -182,7 +210,7 @@ impl Import {
         let added = bulk::add(importer, Vec::new(), next, wait).await;
         bar.finish_and_clear();
         if let Err(interruption) = added {
-            let message = interruption.message(valid, "imported");
+            let message = interruption.message(animals, "imported");
             return Err(interrupt.error(if !interruption.can_continue {
                 message
             } else if self.restart {
@@ -192,6 +220,22 @@ impl Import {
             }));
         }
         status!("Imported {content}{skipped}.");
+        status!(
+            "To undo this: petstore import --undo {}{}",
+            id.batch_id().as_str(),
+            self.database.options()
+        );
         Ok(())
+    }
+}
+
+fn nothing_to_import(plan: &Plan, name: &str, skipped: &str) -> String {
+    match plan.unchanged() {
+        0 => format!("Nothing was imported: {name} has no animals{skipped}."),
+        unchanged => format!(
+            "Nothing was imported: {} of {name} {} in the store as in the file{skipped}.",
+            counted(unchanged, "animal"),
+            if unchanged == 1 { "is" } else { "are" },
+        ),
     }
 }

@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use domain::{
     category::Category,
-    import::{ChunkRejection, Import, ImportChunk, ImportId},
-    pet::NewPet,
+    import::{ChunkRejection, Import, ImportChunk, ImportId, PetUpdate},
+    pet::{NewPet, batch::BatchId, undo::UndoOutcome},
 };
 use import_socket::{ImportConnection, ServiceError};
 use store::{
@@ -72,6 +72,22 @@ pub struct Importer {
     pub done: u64,
     /// The last sequence number of the event log, unless other clients write, too.
     last_event: Option<i64>,
+}
+
+/// What is written at a time.
+#[derive(Default)]
+pub struct Part {
+    pub pets: Vec<NewPet>,
+    pub updates: Vec<PetUpdate>,
+    /// Names for categories. Those whose ids or names are taken are skipped.
+    pub categories: Vec<Category>,
+}
+
+impl Part {
+    /// Returns the number of animals.
+    pub fn len(&self) -> usize {
+        self.pets.len() + self.updates.len()
+    }
 }
 
 enum Target {
@@ -134,28 +150,26 @@ impl Importer {
         }
     }
 
-    /// Writes pets, and names categories whose ids and names are not taken. `done` is the
-    /// number of records that are done after that. With the last pets, the import is recorded
-    /// as finished in the same transaction: it is not repeated, whatever happens afterwards.
+    /// Writes a part of an import. `done` is the number of records that are done after that. With
+    /// the last part, the import is recorded as finished in the same transaction: it is not repeated, whatever happens afterwards.
     ///
     /// Returns the duration for which the caller should pause. If other clients write too, that
     /// is the duration of the write, so that they keep at least half of their throughput.
     pub async fn write(
         &mut self,
-        pets: Vec<NewPet>,
-        categories: Vec<Category>,
+        part: Part,
         done: u64,
         is_last: bool,
     ) -> Result<Duration, ImportError> {
         let started = Instant::now();
-        let events = (pets.len() + categories.len()) as i64;
+        let events = (part.len() + part.categories.len()) as i64;
         let chunk = ImportChunk {
             id: self.id,
             from: self.done as i64,
             to: done as i64,
-            pets,
-            updates: Vec::new(),
-            categories,
+            pets: part.pets,
+            updates: part.updates,
+            categories: part.categories,
             is_last: is_last && self.is_kept,
         };
         let written = match &mut self.target {
@@ -185,6 +199,20 @@ impl Importer {
             Target::Server(store) => store.close().await,
         }
         Ok(())
+    }
+
+    /// Undoes the newest changes of a batch below a sequence number. Returns `None` if the log has
+    /// none.
+    pub async fn undo(
+        &mut self,
+        batch: &BatchId,
+        below: Option<i64>,
+    ) -> Result<Option<UndoOutcome>, ImportError> {
+        Ok(match &mut self.target {
+            Target::File(file) => file.undo(batch, below).await?,
+            Target::Service(service) => service.undo(batch, below).await?,
+            Target::Server(store) => store.undo_part(batch, below).await?,
+        })
     }
 
     async fn forget(&mut self) -> Result<(), ImportError> {

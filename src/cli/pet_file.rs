@@ -30,7 +30,7 @@ pub use columns::list;
 pub use options::TableOptions;
 #[cfg(test)]
 pub use record::CategoryReference;
-pub use record::{PetRecord, RecordError, Records, ResolvedPet};
+pub use record::{PetRecord, RecordError, Records};
 pub use table::Table;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

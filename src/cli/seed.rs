@@ -5,7 +5,7 @@ use rand::{RngExt, rngs::SmallRng};
 
 use super::{
     CommandResult, Database, Interrupt, block_on,
-    bulk::{self, Wait},
+    bulk::{self, PetWrite, Wait},
     counted,
     importer::Importer,
     sample::{Microchips, add_details},
@@ -68,9 +68,10 @@ impl Seed {
         bar.set_length(self.count);
         let mut numbers = 1..=self.count;
         let next = || {
-            Ok(numbers
-                .next()
-                .map(|number| (number, (random_pet(&mut random, &mut microchips), None))))
+            Ok(numbers.next().map(|number| {
+                let pet = random_pet(&mut random, &mut microchips);
+                (number, PetWrite::Add(pet), None)
+            }))
         };
         let categories = unused_categories(&names);
         let wait = Wait {

@@ -37,6 +37,8 @@ async fn large_responses_arrive_complete_whatever_the_request_carries(backend: B
         (format!("{list}{expect}{incomplete}"), &[200]),
         (format!("{list}{upgrade}{incomplete}"), &[200]),
         (format!("{list}{upgrade}{expect}{incomplete}"), &[200]),
+        (format!("{list}{complete}"), &[200]),
+        (format!("{list}{expect}{complete}"), &[200]),
         (format!("{list}{complete}{list}\r\n"), &[200, 200]),
         (format!("{list}{expect}{complete}{list}\r\n"), &[200, 200]),
         (format!("{list}{upgrade}{complete}{list}\r\n"), &[200, 200]),

@@ -200,7 +200,7 @@ test("the navigation groups operations by resource, and marks what is on screen"
   await page.goBack();
   await isOnScreen(operation("placeOrder"));
   await isCurrent("Place an order");
-  await page.mouse.wheel(0, -100_000);
+  await page.evaluate(() => scrollTo(0, 0));
   await page.waitForFunction(() => !document.querySelector("#contents a[aria-current]"));
   assert.deepEqual(problems, []);
 });

@@ -155,7 +155,8 @@ test("a reservation that is being made stays so while others change the animal",
   assert.equal(await page.button("Reserve").getAttribute("aria-busy"), "true");
   await page.button("Reserve").click();
   release();
-  await page.focused("button", "Complete sale");
+  await page.button("Complete sale").waitFor();
+  await page.focused("heading", "Busy");
   assert.equal(keys.length, 1);
   assert.deepEqual(page.problems(), []);
   await page.leave();

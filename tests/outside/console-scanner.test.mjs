@@ -41,7 +41,7 @@ async function open() {
 
 test("a scan opens the animal, wherever the focus is", async () => {
   const page = await open();
-  const search = page.getByLabel("Search by name or chip");
+  const search = page.getByLabel("Search name, breed, chip or id");
   for (const [name, chip] of Object.entries(CHIPS)) {
     await page.scan(chip);
     await page.isOpen(name);
@@ -135,6 +135,7 @@ test("a scan fills in the chip of a form, and nothing else", async () => {
   assert.deepEqual([await value("Location"), await value("Chip")], ["K1", "985000000000051"]);
   assert.equal((await call("GET", "pets?name=new")).length, 0);
   await page.button("Cancel").click();
+  await page.button("Discard").click();
 
   // A sale.
   await page.open("Nine");
@@ -150,6 +151,7 @@ test("a scan fills in the chip of a form, and nothing else", async () => {
   assert.deepEqual(await call("GET", "store/orders"), []);
   await page.isAccessible();
   await page.button("Cancel").click();
+  await page.button("Discard").click();
 
   // A question is not answered.
   await page.button("Delete animal…").click();
@@ -164,7 +166,7 @@ test("a scan fills in the chip of a form, and nothing else", async () => {
 
 test("a person who types digits is no scanner", async () => {
   const page = await open();
-  const search = page.getByLabel("Search by name or chip");
+  const search = page.getByLabel("Search name, breed, chip or id");
   await page.keyboard.type("1234567890", { delay: 300 });
   await page.keyboard.press("Enter");
   assert.equal(await page.panel.count(), 0);

@@ -191,6 +191,7 @@ test("categories are named, renamed and deleted, live and digit-exact", async ()
   await page.button("Name it").click();
   await dialog.getByText(/already/).waitFor();
   await page.keyboard.press("Escape");
+  await page.button("Discard").click();
   await page.getByRole("cell", { name: "Cats", exact: true }).waitFor();
 
   // Renamed by somebody else while the dialog is open.

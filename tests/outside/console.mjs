@@ -5,7 +5,9 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { createServer as createHttpServer } from "node:http";
 import { createRequire } from "node:module";
 import { connect, createServer } from "node:net";
+import { after, afterEach, before } from "node:test";
 import { chromium } from "playwright-core";
+import { startService } from "./harness.mjs";
 
 export const artefacts = process.env.ARTEFACTS ?? "artefacts";
 mkdirSync(artefacts, { recursive: true });
@@ -39,7 +41,11 @@ export async function openConsole(browser, address, key, { width = 1440, height 
   const problems = [];
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && !NOT_HTTPS.test(message.text()) && problems.push(message.text()));
   page.on("pageerror", (error) => problems.push(String(error)));
-  page.on("dialog", (dialog) => problems.push(`a dialog: ${dialog.message()}`));
+  // The browser asks before typing is lost that nobody wanted to keep: the page is left, but not unnoticed.
+  page.on("dialog", (dialog) => {
+    problems.push(`a dialog: ${dialog.type()} ${dialog.message()}`);
+    if (page.listenerCount("dialog") === 1) return dialog.accept();
+  });
   page.on("request", (request) => request.url().startsWith(address) || problems.push(`a request to ${request.url()}`));
   await page.goto(`${address}/console${key ? `#key=${key}` : ""}`);
   const tools = {
@@ -145,6 +151,30 @@ export async function openScreen(browser, address, key, screen) {
   await page.open(name);
   await page.getByRole("heading", { name, level: 1 }).waitFor();
   return page;
+}
+
+// A service and a browser for the tests of a file, which start and end with them. `prepare` gets them before the first test.
+export function useConsole({ prepare, ...options } = {}) {
+  const store = {
+    add: (name, more) => store.call("POST", "pets", { name, categoryId: 1, status: "available", ...more }),
+    order: async (name, more) => store.call("POST", "store/orders", { petId: (await store.add(name)).id, ...more }),
+    open: (look, secret = store.key) => openConsole(store.browser, store.service.address, secret, look),
+    openScreen: (screen, secret = store.key) => openScreen(store.browser, store.service.address, secret, screen),
+  };
+  before(async () => {
+    store.service = await startService({ inMemory: true, ...options, args: ["--reserve-for", "20m", ...(options.args ?? [])] });
+    store.browser = await launch();
+    store.key = store.service.createKeyNamed("counter-2", "--role", "owner");
+    store.call = caller(store.service.address, store.key);
+    await prepare?.(store);
+  });
+  // Close what a failed test left open.
+  afterEach(() => Promise.all(store.browser.contexts().map((context) => context.close())));
+  after(async () => {
+    await store.browser?.close();
+    await store.service?.stop();
+  });
+  return store;
 }
 
 // A receiver of webhooks. Its response can be set.

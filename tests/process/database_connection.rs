@@ -138,15 +138,16 @@ fn an_unverified_server_on_another_machine_causes_a_warning() {
     failed.assert_fails(1, UNVERIFIED);
 }
 
-/// Requires the password of a new role, `till`, whose password is `a/secret`.
-pub fn require_password(cluster: &Cluster) {
-    cluster.psql(
-        "postgres",
+/// Requires the password of a new role, `till`, whose password is `a/secret`, by a method of
+/// `pg_hba.conf`.
+pub fn require_password(cluster: &Cluster, method: &str) {
+    let sql = format!(
         "CREATE ROLE till LOGIN SUPERUSER PASSWORD 'a/secret';
-         COPY (SELECT unnest(ARRAY['host all till all scram-sha-256', 'host all all all trust']))
+         COPY (SELECT unnest(ARRAY['host all till all {method}', 'host all all all trust']))
          TO PROGRAM 'cat > pg_hba.conf';
-         SELECT pg_reload_conf()",
+         SELECT pg_reload_conf()"
     );
+    cluster.psql("postgres", &sql);
 }
 
 fn write_password(file: &Path, text: &str, mode: u32) {
@@ -158,7 +159,7 @@ fn write_password(file: &Path, text: &str, mode: u32) {
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 fn the_password_can_come_from_a_file() {
     let cluster = Cluster::start();
-    require_password(&cluster);
+    require_password(&cluster, "scram-sha-256");
     let database = cluster.create_database();
     let url = format!("postgres://till@127.0.0.1:{}/{database}", cluster.port);
     let home = Home::new();

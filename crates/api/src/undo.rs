@@ -65,20 +65,16 @@ struct KeptBody {
 impl<'a> UndoBody<'a> {
     fn of(outcome: &'a UndoOutcome) -> Self {
         let kept = outcome.kept.iter().map(|kept| {
-            let (reason, message) = match kept.reason {
-                KeptReason::Changed => ("changed", "the pet was changed since".into()),
-                KeptReason::Deleted => ("deleted", "the pet was deleted since".into()),
-                KeptReason::Ordered => ("ordered", "the pet was ordered since".into()),
-                KeptReason::MicrochipTaken(holder) => {
-                    let holder = holder.get();
-                    let message = format!("pet {holder} has the microchip of this pet now");
-                    ("microchip_taken", message)
-                }
+            let reason = match kept.reason {
+                KeptReason::Changed => "changed",
+                KeptReason::Deleted => "deleted",
+                KeptReason::Ordered => "ordered",
+                KeptReason::MicrochipTaken(_) => "microchip_taken",
             };
             KeptBody {
                 id: kept.id,
                 reason,
-                message,
+                message: kept.reason.to_string(),
             }
         });
         Self {

@@ -38,8 +38,16 @@ pub struct ImportId(pub [u8; 32]);
 impl ImportId {
     /// Returns the id that the events of the import have, so that it can be undone.
     pub fn batch_id(&self) -> BatchId {
-        let hex: String = self.0[..16].iter().map(|it| format!("{it:02x}")).collect();
-        BatchId::from_hex(&hex)
+        BatchId::from_bytes(&self.0)
+    }
+
+    /// Returns the import whose events have this id, if it is that of an import.
+    pub fn of_batch(batch: &BatchId) -> Option<Self> {
+        let pairs = batch.as_str().as_bytes().chunks(2);
+        let bytes = pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
+        let bytes = bytes.collect::<Option<Vec<_>>>()?;
+        let id = bytes.try_into().ok().map(Self)?;
+        (id.batch_id() == *batch).then_some(id)
     }
 }
 

@@ -21,7 +21,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use domain::import::{ChunkRejection, ImportChunk, ImportId};
+use domain::{
+    import::{ChunkRejection, ImportChunk, ImportId},
+    pet::{batch::BatchId, undo::UndoOutcome},
+};
 use system::atomic_file::side_file;
 
 pub use server::ImportServer;
@@ -33,9 +36,9 @@ const MAX_CONNECTIONS: usize = 8;
 /// the client waits for the service.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The maximum size of a reply, which is at most one sentence. The socket may be that of another
-/// program.
-const MAX_REPLY_BYTES: u64 = 64 << 10;
+/// The maximum size of a reply, which is at most one sentence, or 1,000 animals that were not
+/// changed back. The socket may be that of another program.
+const MAX_REPLY_BYTES: u64 = 256 << 10;
 
 /// The maximum length of a socket address. Linux allows 108 bytes for the path, including a NUL.
 const MAX_ADDRESS_BYTES: usize = 107;
@@ -46,6 +49,8 @@ const MAX_ADDRESS_BYTES: usize = 107;
 enum Request<C> {
     Import(C),
     Forget(ImportId),
+    /// The batch, and the sequence number below which to continue.
+    Undo(BatchId, Option<i64>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,6 +60,8 @@ enum Reply {
     Imported(i64),
     Rejected(ChunkRejection),
     Forgotten,
+    /// `None` if the log has no changes of the batch.
+    Undone(Option<UndoOutcome>),
     #[serde(untagged)]
     Error(ServiceError),
 }
@@ -181,7 +188,20 @@ impl ImportConnection {
             Reply::Imported(last_event) => Ok(Ok(last_event)),
             Reply::Rejected(rejection) => Ok(Err(rejection)),
             Reply::Error(error) => Err(error),
-            Reply::Forgotten => Err(ServiceError::Refused("unexpected reply".into())),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Undoes a part of a batch. Returns `None` if the log has no changes of it.
+    pub async fn undo(
+        &mut self,
+        batch: &BatchId,
+        below: Option<i64>,
+    ) -> Result<Option<UndoOutcome>, ServiceError> {
+        match self.send(Request::Undo(batch.clone(), below)).await? {
+            Reply::Undone(outcome) => Ok(outcome),
+            Reply::Error(error) => Err(error),
+            _ => Err(unexpected()),
         }
     }
 
@@ -210,6 +230,10 @@ impl ImportConnection {
         }
         Ok(serde_json::from_slice(&reply)?)
     }
+}
+
+fn unexpected() -> ServiceError {
+    ServiceError::Refused("unexpected reply".into())
 }
 
 fn line(message: &impl Serialize) -> Vec<u8> {

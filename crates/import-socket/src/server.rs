@@ -161,6 +161,10 @@ impl Connection {
                 let result = self.store.import_forget(id).await;
                 result.map(|()| Reply::Forgotten)
             }
+            Request::Undo(batch, below) => {
+                let undone = self.store.undo_part(&batch, below).await;
+                undone.map(Reply::Undone)
+            }
         };
         result.map_err(|error| match error {
             Error::Overloaded if self.stop.is_cancelled() => ServiceError::Stopping,

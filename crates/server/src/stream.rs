@@ -80,6 +80,8 @@ pub struct ClientStream<S, R> {
     flushed: bool,
     /// True once the client has timed out: the connection only has to be closed.
     ended: bool,
+    /// True once everything is written, and the connection is being closed.
+    closing: bool,
     lingering: bool,
     closed: bool,
 }
@@ -139,6 +141,7 @@ where
             written: 0,
             flushed: true,
             ended: false,
+            closing: false,
             lingering: false,
             closed: false,
             limits,
@@ -505,6 +508,12 @@ where
         if this.closed {
             return Poll::Ready(Ok(()));
         }
+        // If the service left a body unread, hyper closes before it has written all of the
+        // response. It continues to write whenever it is polled.
+        if this.blocked_at.is_some() && !this.closing && !this.ended {
+            return Poll::Pending;
+        }
+        this.closing = true;
         if !this.lingering {
             let closed = Pin::new(&mut this.stream).poll_shutdown(cx);
             ready!(this.with_min_rate(cx, closed))?;

@@ -88,9 +88,10 @@ use statements::NamedSql;
 use table::{ColumnGroup, Record, Table, Value};
 
 pub use admin::{
-    DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, ReadError,
-    RestoreSummary, backup, backup_to_stream, category_names, check, copy, explain_statements,
-    export_orders, export_pets, find_import, find_microchips, inspect, list_keys, restore,
+    DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, KnownPet, KnownPets,
+    ReadError, RestoreSummary, backup, backup_to_stream, category_names, check, copy,
+    explain_statements, export_orders, export_pets, find_import, find_microchips, has_batch,
+    inspect, list_keys, restore,
 };
 
 pub use api_keys::GrantKind;

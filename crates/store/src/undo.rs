@@ -42,7 +42,7 @@ statements! {
     );
 }
 
-struct UndoChanges(UndoPlan);
+pub(super) struct UndoChanges(pub(super) UndoPlan);
 
 impl Command for UndoChanges {
     const LANE: Lane = Lane::Bulk;
@@ -140,6 +140,62 @@ fn logged_pet(row: EventRow, ordered_at: Option<Timestamp>) -> Result<LoggedPet,
     })
 }
 
+/// A change of a batch in the log, and the time of the newest order for its pet.
+pub(super) type ChangeRow = (EventRow, Option<Timestamp>);
+
+/// Reads the newest changes of a batch below a sequence number, page by page, as far as one
+/// request undoes them.
+pub(super) struct PlanReader<'a> {
+    batch: &'a BatchId,
+    below: Option<i64>,
+    changes: Vec<LoggedPet>,
+    bytes: usize,
+    end: i64,
+    is_complete: bool,
+}
+
+impl<'a> PlanReader<'a> {
+    pub(super) fn new(batch: &'a BatchId, below: Option<i64>) -> Self {
+        Self {
+            batch,
+            below,
+            changes: Vec::new(),
+            bytes: 0,
+            end: below.unwrap_or(i64::MAX),
+            is_complete: false,
+        }
+    }
+
+    /// Returns the parameters of [`CHANGES`] for the next page, if there is one.
+    pub(super) fn next_page(&self) -> Option<[Value<'static>; 3]> {
+        let is_full = self.changes.len() >= MAX_UNDONE || self.bytes >= MAX_BYTES;
+        (!is_full && !self.is_complete).then(|| {
+            [
+                Value::text(self.batch.as_str().to_string()),
+                Value::Int(self.end),
+                Value::Int(PAGE_SIZE as i64),
+            ]
+        })
+    }
+
+    pub(super) fn add_page(&mut self, rows: Vec<ChangeRow>) -> Result<(), Error> {
+        self.is_complete = rows.len() < PAGE_SIZE;
+        for (row, ordered_at) in rows {
+            self.bytes += row.data.len() + row.before.as_ref().map_or(0, String::len);
+            self.end = row.sequence;
+            self.changes.push(logged_pet(row, ordered_at)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the plan, or `None` if the log has no changes of the batch.
+    pub(super) fn plan(self) -> Option<UndoPlan> {
+        let is_known = self.below.is_some() || !self.changes.is_empty();
+        let next = (!self.is_complete).then_some(self.end);
+        is_known.then(|| UndoPlan::new(self.batch, self.changes, next))
+    }
+}
+
 impl Store {
     /// Reads the newest changes of a batch below a sequence number, as far as one request undoes
     /// them. Returns `None` if the log has none.
@@ -148,29 +204,25 @@ impl Store {
         batch: &BatchId,
         below: Option<i64>,
     ) -> Result<Option<UndoPlan>, Error> {
-        let mut changes: Vec<LoggedPet> = Vec::new();
-        let mut bytes = 0;
-        let mut end = below.unwrap_or(i64::MAX);
-        let mut is_complete = false;
-        while !is_complete && changes.len() < MAX_UNDONE && bytes < MAX_BYTES {
-            let parameters = vec![
-                Value::text(batch.as_str().to_string()),
-                Value::Int(end),
-                Value::Int(PAGE_SIZE as i64),
-            ];
-            let rows: Vec<(EventRow, Option<Timestamp>)> = self.query(&CHANGES, parameters).await?;
-            is_complete = rows.len() < PAGE_SIZE;
-            for (row, ordered_at) in rows {
-                bytes += row.data.len() + row.before.as_ref().map_or(0, String::len);
-                end = row.sequence;
-                changes.push(logged_pet(row, ordered_at)?);
-            }
+        let mut reader = PlanReader::new(batch, below);
+        while let Some(parameters) = reader.next_page() {
+            reader.add_page(self.query(&CHANGES, parameters.into()).await?)?;
         }
-        if changes.is_empty() && below.is_none() {
+        Ok(reader.plan())
+    }
+
+    /// Undoes a part of a batch for a command of the operator, who has no API key. Returns `None`
+    /// if the log has no changes of the batch.
+    pub async fn undo_part(
+        &self,
+        batch: &BatchId,
+        below: Option<i64>,
+    ) -> Result<Option<UndoOutcome>, Error> {
+        let Some(plan) = self.undo_plan(batch, below).await? else {
             return Ok(None);
-        }
-        let next = (!is_complete).then_some(end);
-        Ok(Some(UndoPlan::new(batch, changes, next)))
+        };
+        let Ok(outcome) = self.execute_once(None, UndoChanges(plan)).await?;
+        Ok(Some(outcome))
     }
 
     /// Undoes the changes of a plan, in one transaction. Pets that were changed or ordered since

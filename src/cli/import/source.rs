@@ -1,7 +1,6 @@
 //! The file of an import.
 
 use std::{
-    collections::HashMap,
     env,
     error::Error,
     fs::File,
@@ -15,19 +14,10 @@ use sha2::{Digest, Sha256};
 
 use super::super::{
     Interrupt, escape_path,
-    pet_file::{Format, Layout, PetRecord, RecordError, Records, ResolvedPet, Table, TableOptions},
-    status,
+    pet_file::{Format, Layout, Records, Table, TableOptions},
 };
-use domain::{
-    category::CategoryNames,
-    import::ImportId,
-    pet::{Microchip, PetId},
-};
+use domain::{import::ImportId, pet::Microchip};
 use store::explain;
-
-/// The maximum number of invalid lines that are reported one by one. Further ones are only
-/// counted.
-const MAX_REPORTED: u64 = 100;
 
 /// A file to import. It is read several times.
 pub struct Source {
@@ -37,24 +27,6 @@ pub struct Source {
     pub id: ImportId,
     pub layout: Layout,
     file: File,
-}
-
-/// The content of a file.
-#[derive(Default)]
-pub struct FileSummary {
-    pub valid: u64,
-    pub invalid: u64,
-    /// The number of categories that get a name.
-    pub new_names: u64,
-}
-
-/// The content of the store that decides whether a record is valid.
-pub struct Checks {
-    pub names: CategoryNames,
-    /// The animals that are not sold and have a microchip of the file.
-    pub holders: HashMap<Microchip, PetId>,
-    /// The number of records that an earlier command has imported.
-    pub done: u64,
 }
 
 impl Source {
@@ -127,84 +99,22 @@ impl Source {
 
     /// Returns the microchips in the file.
     pub fn microchips(&self, interrupt: &Interrupt) -> Result<Vec<Microchip>, Box<dyn Error>> {
-        let bar = interrupt.progress_bar("bytes read");
-        bar.set_length(self.file.metadata()?.len());
+        let bar = self.progress_bar("bytes read", interrupt)?;
         let pets = self.records(&bar)?.filter_map(|(_, record)| record.ok());
         let microchips = pets.filter_map(|record| record.pet.microchip).collect();
         bar.finish_and_clear();
         Ok(microchips)
     }
 
-    /// Reads the file from its start. Yields each record with the number of its first line.
-    pub fn checked_records<'a>(
+    /// Returns a progress bar for reading the file.
+    pub fn progress_bar(
         &self,
-        checks: &'a Checks,
-        bar: &ProgressBar,
-    ) -> Result<impl Iterator<Item = (u64, Result<ResolvedPet, RecordError>)> + use<'a>, String>
-    {
-        let mut names = checks.names.clone();
-        let unit = self.layout.unit();
-        // The line of each microchip that no other animal may have.
-        let mut lines = HashMap::new();
-        let mut check = move |number, line, record: PetRecord| {
-            if let Some(microchip) = record.pet.claimed_microchip() {
-                if let Some(first) = lines.get(microchip) {
-                    return Err(format!("microchip: {unit} {first} has the same number"));
-                }
-                // The animals that were imported have their microchips themselves.
-                let is_new = number >= checks.done;
-                if let Some(holder) = checks.holders.get(microchip).filter(|_| is_new) {
-                    let holder = holder.get();
-                    return Err(format!("microchip: animal {holder} has this number"));
-                }
-            }
-            let resolved = record.resolve(&mut names)?;
-            let microchip = resolved.0.claimed_microchip().cloned();
-            lines.extend(microchip.map(|microchip| (microchip, line)));
-            Ok(resolved)
-        };
-        let records = (0..).zip(self.records(bar)?);
-        Ok(records.map(move |(number, (line, record))| {
-            let checked =
-                record.and_then(|record| check(number, line, record).map_err(RecordError::Invalid));
-            (line, checked)
-        }))
-    }
-
-    /// Reads the whole file, and reports its invalid lines.
-    pub fn check(
-        &self,
-        checks: &Checks,
+        unit: &'static str,
         interrupt: &Interrupt,
-    ) -> Result<FileSummary, Box<dyn Error>> {
-        let bar = interrupt.progress_bar("bytes checked");
+    ) -> Result<ProgressBar, io::Error> {
+        let bar = interrupt.progress_bar(unit);
         bar.set_length(self.file.metadata()?.len());
-        let mut summary = FileSummary::default();
-        let unit = self.layout.unit();
-        for (line, record) in self.checked_records(checks, &bar)? {
-            match record {
-                Ok((_, category)) => {
-                    summary.valid += 1;
-                    summary.new_names += u64::from(category.is_some());
-                }
-                Err(RecordError::Invalid(reason)) => {
-                    summary.invalid += 1;
-                    if summary.invalid <= MAX_REPORTED {
-                        bar.suspend(|| status!("{}, {unit} {line}: {reason}", self.name));
-                    }
-                }
-                Err(RecordError::Fatal(reason)) => {
-                    let name = &self.name;
-                    let reason = format!("{name}, {unit} {line}: {reason}; nothing was imported");
-                    return Err(reason.into());
-                }
-            }
-        }
-        bar.finish_and_clear();
-        if summary.invalid > MAX_REPORTED {
-            status!("… and {} more", summary.invalid - MAX_REPORTED);
-        }
-        Ok(summary)
+        Ok(bar)
     }
 }
 

@@ -11,9 +11,9 @@ use super::{
 use crate::cli::formula;
 use domain::{
     import::words::{self, CATEGORY, Heading},
-    invalid::quoted,
+    invalid::{Invalid, quoted},
     members::{Cells, Choice},
-    pet::PetStatus,
+    pet::{PetId, PetStatus},
 };
 
 /// The texts in which blanks at the ends are removed. An exported name may have some behind an
@@ -24,6 +24,8 @@ const TRIMMED: [&str; 2] = ["name", "breed"];
 pub struct Columns {
     /// The headings, in order, each with the column that it was recognised as.
     pub headings: Vec<(String, Option<String>)>,
+    /// The recognised columns.
+    names: Rc<[String]>,
     positions: BTreeMap<String, usize>,
     /// The status that yes means, if the column of the status has yes and no.
     flag: Option<PetStatus>,
@@ -121,6 +123,7 @@ impl Columns {
                 .get("status")
                 .and_then(|at| flags.get(at))
                 .copied(),
+            names: positions.keys().cloned().collect(),
             positions,
             options: Rc::clone(options),
         })
@@ -145,7 +148,19 @@ impl Columns {
         let row = Row { columns: self, row };
         let category_name = row.cell(CATEGORY).map(formula::unescape);
         let category = CategoryReference::parse(row.cell("categoryId"), category_name.as_deref());
-        PetRecord::new(&row, category)
+        let id = row.cell("id").filter(|cell| !is_blank(cell));
+        let id = id.map(|cell| {
+            PetId::parse(cell.trim()).ok_or_else(|| {
+                let got = quoted(cell);
+                let reason = format!(
+                    "must be the number of an animal, got {got}; to ignore the column, use \
+                     --column id="
+                );
+                vec![Invalid::new("id", reason)]
+            })
+        });
+        let columns = Rc::clone(&self.names);
+        PetRecord::new(id.transpose(), &row, category, Some(columns))
     }
 
     /// Returns the value that a cell stands for, if it is known; otherwise the cell.

@@ -13,6 +13,7 @@ use domain::{
     invalid::Invalid,
     json::{Object, ObjectError},
     members::Members,
+    pet::PetId,
 };
 
 /// Reads a file lazily. Yields each record with its line.
@@ -82,7 +83,10 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
             id.map(|id| CategoryReference::new(id, name.map(Cow::into_owned)))
         }
     };
-    PetRecord::new(&object, category)
+    let id = object.get("id").map(|id| PetId::from_json(Some(id)));
+    let id = id.transpose();
+    let id = id.map_err(|invalid| vec![Invalid::new("id", invalid.reason)]);
+    PetRecord::new(id, &object, category, None)
 }
 
 /// Describes the fault in a line, without the words of the JSON parser.

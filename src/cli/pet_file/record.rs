@@ -1,12 +1,15 @@
 //! Animals as read from a file: their categories may be given by name.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, rc::Rc};
+
+use serde_json::{Map, Value};
 
 use domain::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
     invalid::{Invalid, join_messages, quoted},
+    json::{FromObject, Object},
     members::{CellMember, Cells, Errors, Members, Scalar},
-    pet::NewPet,
+    pet::{NewPet, PetChange, PetId},
 };
 
 /// The reason why a record could not be read.
@@ -25,9 +28,13 @@ pub const NOT_UTF8: &str =
 
 /// An animal in a file.
 pub struct PetRecord {
+    /// The id in the file. If the store has such an animal, the record changes it.
+    pub id: Option<PetId>,
     /// Has a placeholder for its category.
     pub pet: NewPet,
     pub category: CategoryReference,
+    /// The columns of the table. Other members of a known animal stay as they are.
+    columns: Option<Rc<[String]>>,
 }
 
 /// A category by its number, its name, or both.
@@ -37,22 +44,34 @@ pub enum CategoryReference {
     Both(i64, String),
 }
 
-/// An animal, and a name for its category if that has none yet.
-pub type ResolvedPet = (NewPet, Option<Category>);
+/// An animal whose category is known.
+pub struct ResolvedPet {
+    pub pet: NewPet,
+    /// The name of the category, if it has none yet.
+    pub new_category: Option<Category>,
+    columns: Option<Rc<[String]>>,
+}
 
 impl PetRecord {
     /// Creates a record. Returns a message if it is invalid.
     pub fn new(
+        id: Result<Option<PetId>, Errors>,
         members: &impl Members,
         category: Result<CategoryReference, Errors>,
+        columns: Option<Rc<[String]>>,
     ) -> Result<Self, String> {
         let members = UnknownCategory {
             members,
             category: &category,
         };
-        let pet = NewPet::from_members(&members).map_err(|invalid| join_messages(&invalid))?;
-        let category = category.map_err(|errors| join_messages(&errors))?;
-        Ok(Self { pet, category })
+        let message = |invalid: Errors| join_messages(&invalid);
+        let pet = NewPet::from_members(&members).map_err(message)?;
+        Ok(Self {
+            id: id.map_err(message)?,
+            pet,
+            category: category.map_err(message)?,
+            columns,
+        })
     }
 
     /// Returns the pet, if its category is known. If the record has a name for a category without
@@ -60,8 +79,54 @@ impl PetRecord {
     pub fn resolve(mut self, names: &mut CategoryNames) -> Result<ResolvedPet, String> {
         let (category_id, new_category) = self.category.resolve(names)?;
         self.pet.category_id = category_id;
-        Ok((self.pet, new_category))
+        Ok(ResolvedPet {
+            pet: self.pet,
+            new_category,
+            columns: self.columns,
+        })
     }
+}
+
+impl ResolvedPet {
+    /// Returns the change of a known animal. An empty cell removes the member; what has no column
+    /// stays.
+    pub fn change(&self) -> Result<PetChange, String> {
+        let members = serde_json::to_value(&self.pet).map_err(|error| error.to_string())?;
+        let patch = match &self.columns {
+            None => members,
+            Some(columns) => members_of(&members, columns),
+        };
+        let json = patch.to_string();
+        let object = Object::parse(json.as_bytes()).map_err(|error| error.to_string())?;
+        PetChange::from_object(&object).map_err(|invalid| join_messages(&invalid))
+    }
+}
+
+/// Returns a merge patch with the members that have a column.
+fn members_of(members: &Value, columns: &[String]) -> Value {
+    let mut patch = Map::new();
+    let columns = columns.iter().map(String::as_str);
+    for column in columns.chain(["categoryId"]) {
+        let (member, key) = match column.split_once('.') {
+            Some((member, key)) => (member, Some(key)),
+            None => (column, None),
+        };
+        let value = members.get(member);
+        match (member, key, value) {
+            ("id" | "category" | "currency", ..) => {}
+            // Each of the pairs stands for itself.
+            ("metadata", Some(key), _) => {
+                let pairs = patch.entry(member).or_insert_with(|| Map::new().into());
+                pairs[key] = value.and_then(|value| value.get(key)).cloned().into();
+            }
+            (_, Some(key), Some(value)) => {
+                let object = patch.entry(member).or_insert_with(|| Map::new().into());
+                object[key] = value.get(key).cloned().into();
+            }
+            _ => _ = patch.insert(member.into(), value.cloned().into()),
+        }
+    }
+    patch.into()
 }
 
 /// The members of an animal whose category may be given by its name.

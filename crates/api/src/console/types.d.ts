@@ -49,6 +49,15 @@ export type StoreEvent = {
   /** The animal or category before the event, if the page has looked it up. */
   before?: any;
 };
+/** Similar events in a row: at most some of them, newest first. */
+export type Burst = {
+  id: string;
+  newest: StoreEvent;
+  oldest: StoreEvent;
+  count: number;
+  events: StoreEvent[];
+  isOpen: boolean;
+};
 /** The list shows the times to keys that may read keys. `secret` is only in the response that creates a key. */
 export type Key = {
   id: number;
@@ -85,8 +94,8 @@ export type Delivery = {
   nextAttemptAt?: string;
 };
 
-/** `next` is the query of the next page; `replayed`: an earlier request had the same idempotency key. */
-export type Result = { data: any; etag?: string; next?: string; replayed?: boolean };
+/** `next` is the query of the next page; `replayed`: an earlier request had the same idempotency key; `isOld`: kept from before. */
+export type Result = { data: any; etag?: string; next?: string; replayed?: boolean; isOld?: boolean };
 export type Options = RequestInit & { headers?: Record<string, string> };
 /** Gets events; whether they arrive, and whether the service responds; that the position is no longer kept. */
 export type Follower = {
@@ -98,10 +107,14 @@ export type Follower = {
 export type Action = () => Promise<unknown>;
 export type OnError = (error: ApiError) => unknown;
 
-/** A screen. `show` gets the rest of the address; `onEvent` every event of the log that the key may see. */
-export type Screen = { show?(rest: string): void; onEvent?(event: StoreEvent): void };
-/** Shows a screen in an empty element, until it is aborted. The rest of `#/animals/17` is "17". */
-export type Mount = (root: HTMLElement, rest: string, end: AbortSignal) => Screen;
+/** The filters of a list by name. */
+export type Filters = Record<string, string>;
+/** `#/animals/17?status=sold`: the rest is "17". */
+export type Address = { screen: string; rest: string; filters: Filters };
+/** A screen. `show` gets another address of it; `onEvent` every event of the log that the key may see. */
+export type Screen = { show?(rest: string, filters: Filters): void; onEvent?(event: StoreEvent): void };
+/** Shows a screen in an empty element, until it is aborted. */
+export type Mount = (root: HTMLElement, rest: string, end: AbortSignal, filters: Filters) => Screen;
 
 export type Child = Node | string | null | undefined | false;
 export type Attributes = { [name: string]: unknown };
@@ -125,6 +138,12 @@ export type ListOptions<Item> = {
   apply?(event: StoreEvent): unknown;
   /** After a page was added. */
   added?(page: Item[]): unknown;
+  /** All items that are shown from now on, if pages are not just added. */
+  arrange?(page: any[], isFirst: boolean): Item[];
+  /** The query of the next page, if it is not the one of the link. */
+  pageQuery?(next: string): string;
+  /** Whether the next page waits for a person. */
+  isPaused?(): boolean;
   /** What is below the list. */
   foot(count: number, isLast: boolean): Child;
 };
@@ -150,23 +169,98 @@ export type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement
 export type Values = typeof animal.noValues;
 export type SaleValues = typeof sale.noValues;
 
-/** A row of a spreadsheet, and the line it begins at. */
-export type Row = { line: number; cells: string[] };
-/** The columns by position; -1: none. */
-export type Columns = { name: number; category: number; categoryId: number; status: number };
-/** The columns of other members by position: `breed`, `source.name`, `metadata.litter`. */
-export type MoreColumns = Record<string, number>;
-/** `shown` and `problems` are of the name, the category and the status. */
-export type PetRow = Row & { shown: string[]; problems: string[]; pet: object | null };
-/** A file to import. `time` is when the import began, if it did; then nothing else changes any more. */
-export type Source = {
-  key: number;
-  time: number;
-  name: string;
-  text: string;
-  pasted: boolean;
-  note?: string;
-  header?: boolean;
-  columns?: Columns;
-  categories?: [string, string][];
+/** A file in a ZIP archive: its compressed size, and where it is. */
+export type ZipEntry = { isEncrypted: boolean; method: number; size: number; offset: number };
+/** Gets what an XML file has. */
+export type XmlHandler = {
+  open?(name: string, attributes: string): void;
+  text?(text: string): void;
+  close?(name: string): void;
 };
+/** The words of `words.json`. */
+export type WordList = {
+  headings: Record<string, string[]>;
+  flags: Record<string, string[]>;
+  values: Record<"status" | "sex" | "flag", Record<string, string[]>>;
+  errors: string[];
+};
+/** The meanings of simplified words, and what spreadsheets show instead of a result. */
+export type Words = Record<"members" | "headings" | "flags" | "status" | "sex" | "flag", Map<string, string>> & { errors: Set<string> };
+
+/** A row of a table, and the line it begins at. */
+export type Row = { line: number; cells: string[] };
+/** The rows that are not empty; merged cells from one position to another, each a column and a line. */
+export type Table = { rows: Row[]; merged: [from: number[], to: number[]][] };
+export type Sheet = { name: string; isHidden: boolean; rows(): Promise<Table> };
+/**
+ * The headings of a table, and the column of each: a member such as `source.name`, or `id`, `category`, `currency`,
+ * `metadata.KEY`, `status=sold`; "": none. Its rows begin at `end`.
+ */
+export type Header = { end: number; headings: string[]; columns: string[]; conflicts: { member: string; headings: string[] }[] };
+/** The meaning of the cells of a table. `values` has what a person has chosen for simplified words. */
+export type Mapping = {
+  columns: string[];
+  width: number;
+  words: Words;
+  values: Partial<Record<"status" | "sex", Map<string, string>>>;
+  defaultStatus: string;
+  /** The currency of prices that have none. */
+  currency: string;
+  chosenCurrency?: string;
+};
+/** A row by its members; problems are by column, "" is the row. */
+export type ImportRecord = Row & {
+  id?: number;
+  category?: { id?: string; name?: string };
+  members: Record<string, any>;
+  problems: Record<string, string>;
+};
+/** The part of the store that a table is compared with, and what a person has chosen. */
+export type StoreView = {
+  byId: Map<number, Pet>;
+  byChip: Map<string, Pet>;
+  categoryIds: Map<string, string>;
+  categoryNames: Map<string, string>;
+  createsCategories: boolean;
+  matchesChips: boolean;
+  defaultStatus: string;
+};
+/** A row and what the import would do with it. `target` is the animal that it changes, `holder` that with its microchip. */
+export type CheckedRow = Row & {
+  kind: "new" | "changed" | "unchanged" | "invalid";
+  problems: Record<string, string>;
+  shown: { name: string; category: string; status: string };
+  target?: Pet;
+  holder?: Pet;
+  /** It has the number of no animal. */
+  isRenumbered?: boolean;
+  newName?: string;
+  categoryId?: string;
+  create?: object;
+  update?: object;
+  difference?: string;
+};
+/** A file that is being imported. */
+export type ImportSource = {
+  name: string;
+  hash: string;
+  encoding: string;
+  sheets: Sheet[];
+  sheet: Sheet;
+  table: Table;
+  header: Header;
+  mapping: Mapping;
+};
+/** An import that has started. */
+export type KeptImport = { id: string; key: number; name: string; hash: string; time: number; headings: string[]; invalid: RejectedRow[] };
+/** A batch of an import, or its outcome. */
+export type KeptChunk = {
+  import: string;
+  at: number;
+  rows: (Row & { change: object })[];
+  outcome?: { rows: number; added: number; changed: number; rejected: RejectedRow[] };
+};
+export type RejectedRow = Row & { reason: string };
+/** An animal that an undo left as it is. */
+export type KeptAnimal = { id: number; reason: string; message: string };
+export type PastImport = { id: string; name: string; hash: string; time: number; added: number; changed: number; undone?: number };

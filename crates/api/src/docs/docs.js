@@ -177,10 +177,15 @@ function reference({ React }) {
           : description));
   };
 
-  const responses = (Original) => (props) => element("div", { className: "responses" },
-    element(Original, props),
-    element("p", null, "For all operations: ", element("a", { href: "#response-headers" }, "response headers"), ", ",
-      element("a", { href: "#errors" }, "errors"), "."));
+  const responses = (Original) => (props) => {
+    const parent = useRef();
+    // A table is a table, and not a landmark of the page.
+    useEffect(() => parent.current.querySelectorAll("table[role]").forEach((table) => table.removeAttribute("role")));
+    return element("div", { className: "responses", ref: parent },
+      element(Original, props),
+      element("p", null, "For all operations: ", element("a", { href: "#response-headers" }, "response headers"), ", ",
+        element("a", { href: "#errors" }, "errors"), "."));
+  };
 
   const LiveResponse = ({ response, specSelectors, path, method, getComponent }) => {
     const section = useRef();

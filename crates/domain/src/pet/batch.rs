@@ -41,13 +41,12 @@ impl BatchId {
         if readable.len() <= Self::MAX_CHARS {
             return Self(readable.into());
         }
-        let digest = Sha256::digest(readable);
-        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self::from_bytes(&Sha256::digest(readable).into())
     }
 
-    /// Returns an id of up to 64 hexadecimal digits.
-    pub(crate) fn from_hex(digits: &str) -> Self {
-        Self(digits.into())
+    /// Returns an id of 64 hexadecimal digits.
+    pub(crate) fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     pub fn as_str(&self) -> &str {

@@ -50,13 +50,17 @@ pub enum UndoDecision {
 }
 
 /// The reason why the change of a pet is not undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 pub enum KeptReason {
+    #[error("it was changed since")]
     Changed,
+    #[error("it was deleted since")]
     Deleted,
+    #[error("it was ordered since")]
     Ordered,
     /// This pet has its microchip.
+    #[error("pet {} has its microchip now", .0.get())]
     MicrochipTaken(PetId),
 }
 

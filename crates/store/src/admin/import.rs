@@ -3,16 +3,17 @@
 use std::{collections::HashMap, path::Path};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::{
     super::{
-        command::QueuedCommand,
+        command::{Command, QueuedCommand},
         error::{Error, OpenError, sqlite_reason},
         imports::{FORGET, GET, WriteChunk},
         postgres::MICROCHIP_HOLDERS,
         sqlite::{self, MICROCHIP_HOLDER},
-        table::Record,
+        table::{Record, columns},
+        undo::{CHANGES, ChangeRow, PlanReader, UndoChanges},
         url::DatabaseUrl,
         working_set::Times,
     },
@@ -20,7 +21,9 @@ use super::{
 };
 use domain::{
     import::{ChunkRejection, Import, ImportChunk, ImportId},
-    pet::{Microchip, PetId},
+    members::Choice,
+    order::OrderStatus,
+    pet::{Claim, Microchip, Pet, PetId, batch::BatchId, undo::UndoOutcome},
 };
 
 /// The reason why an import into a file failed.
@@ -54,7 +57,34 @@ impl FileImport {
         &self,
         chunk: ImportChunk,
     ) -> Result<Result<i64, ChunkRejection>, FileImportError> {
-        let (command, reply) = QueuedCommand::queue(WriteChunk::new(chunk), None, None);
+        self.run(WriteChunk::new(chunk)).await
+    }
+
+    /// Undoes a part of a batch, as [`Store::undo_part`](super::super::Store::undo_part) does.
+    pub async fn undo(
+        &self,
+        batch: &BatchId,
+        below: Option<i64>,
+    ) -> Result<Option<UndoOutcome>, FileImportError> {
+        let mut reader = PlanReader::new(batch, below);
+        while let Some(parameters) = reader.next_page() {
+            let mut select = self.0.db().prepare_cached(CHANGES.text())?;
+            let rows = select.query_map(params_from_iter(parameters), sqlite::read_row)?;
+            reader.add_page(rows.collect::<Result<Vec<ChangeRow>, _>>()?)?;
+        }
+        let Some(plan) = reader.plan() else {
+            return Ok(None);
+        };
+        let Ok(outcome) = self.run(UndoChanges(plan)).await?;
+        Ok(Some(outcome))
+    }
+
+    /// Runs a command in the transaction.
+    async fn run<C: Command>(
+        &self,
+        command: C,
+    ) -> Result<Result<C::Output, C::Rejection>, FileImportError> {
+        let (command, reply) = QueuedCommand::queue(command, None, None);
         let mut commands = [command];
         let times = Times::of_one_clock(Timestamp::now());
         sqlite::run(self.0.db(), &mut commands, times)?;
@@ -85,6 +115,56 @@ pub async fn find_import(url: &DatabaseUrl, id: ImportId) -> Result<Option<Impor
             Ok(row.as_ref().map(Import::from_row).transpose()?)
         }
     }
+}
+
+/// The pets of a store, whether or not it is being served.
+pub struct KnownPets(Option<Reader>);
+
+/// A pet, and the claim of an order on it.
+pub struct KnownPet {
+    pub pet: Pet,
+    pub claim: Option<Claim>,
+}
+
+impl KnownPets {
+    pub async fn open(url: &DatabaseUrl) -> Result<Self, ReadError> {
+        Ok(Self(Reader::open_if_created(url).await?))
+    }
+
+    /// Returns those of the pets that exist.
+    pub async fn find(&self, ids: Vec<PetId>) -> Result<HashMap<PetId, KnownPet>, ReadError> {
+        let mut found = HashMap::new();
+        let Some(reader) = self.0.as_ref().filter(|_| !ids.is_empty()) else {
+            return Ok(found);
+        };
+        let ids: Vec<_> = ids.iter().map(|id| id.get().to_string()).collect();
+        let sql = format!(
+            "SELECT {}, (SELECT status FROM orders WHERE pet_id = pets.id AND status IN ('{}', '{}'))
+             FROM pets WHERE id IN ({})",
+            columns::<Pet>(),
+            OrderStatus::Placed.as_str(),
+            OrderStatus::Completed.as_str(),
+            ids.join(", ")
+        );
+        let add = |(pet, order): (Pet, Option<OrderStatus>)| {
+            let claim = order.and_then(OrderStatus::claim);
+            found.insert(pet.id, KnownPet { pet, claim });
+            Ok(())
+        };
+        reader.each(&sql, add).await?;
+        Ok(found)
+    }
+}
+
+/// Returns true if the log of a store has changes of a batch.
+pub async fn has_batch(url: &DatabaseUrl, batch: &BatchId) -> Result<bool, ReadError> {
+    // An id has no quotation marks.
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT 1 FROM events WHERE batch_id = '{}' LIMIT 1) AS found",
+        batch.as_str()
+    );
+    let (count,): (i64,) = Reader::open(url).await?.one(&sql).await?;
+    Ok(count > 0)
 }
 
 /// Returns the pets that have these microchips and are not sold.

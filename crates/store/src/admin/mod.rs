@@ -18,7 +18,9 @@ pub use check::check;
 pub use copy::copy;
 pub use explain::explain_statements;
 pub use export::{ExportContext, category_names, export_orders, export_pets};
-pub use import::{FileImport, FileImportError, find_import, find_microchips};
+pub use import::{
+    FileImport, FileImportError, KnownPet, KnownPets, find_import, find_microchips, has_batch,
+};
 pub use inspect::{DatabaseDetails, Inspection, inspect, list_keys};
 pub use reader::ReadError;
 pub use restore::{RestoreSummary, restore};

@@ -8,6 +8,8 @@ import { parse, stringify } from "./json.js";
 const RETRY_FOR = 120_000;
 /** How long a response may take: a test of a webhook takes longest. */
 const TIMEOUT = 20_000;
+/** The number of responses that are kept. */
+const MAX_KEPT = 60;
 const NOT_KNOWN = "The connection was lost, and it is not known whether the change was made. Try again: it is not made twice.";
 
 /** An error response of the API, or `status` 0 if there was none. */
@@ -22,6 +24,7 @@ export class ApiError extends Error {
 /** The API key, and what the shell does when the connection is lost or back, the service busy, or the key not valid. */
 export const api = {
   key: "",
+  isOnline: true,
   onConnection: (/** @type {boolean} */ online) => {},
   onWaiting: (/** @type {number} */ seconds, /** @type {number} */ status) => {},
   onUnauthorized: () => {},
@@ -40,8 +43,26 @@ export const get = (path = "", signal) => repeat(path, { signal }, 0);
 
 /** @returns {Promise<any[]>} */
 export async function getAll(list = "", query = "?limit=100") {
-  const { data, next } = await get(list + query);
+  const { data, next } = await getKept(list + query);
   return next ? [...data, ...(await getAll(list, next))] : data;
+}
+
+/** @type {Map<string, Result>} responses that are shown again while there is no connection */
+const kept = new Map();
+
+/** Reads and keeps the response. Without a connection, returns what was kept before. @param {AbortSignal} [signal] */
+export async function getKept(path = "", signal) {
+  const before = kept.get(path);
+  if (before && !api.isOnline) return { ...before, isOld: true };
+  return get(path, signal).then((result) => {
+    kept.delete(path);
+    kept.set(path, result);
+    if (kept.size > MAX_KEPT) for (const [oldest] of kept) return kept.delete(oldest), result;
+    return result;
+  }, (error) => {
+    if (before && error.code === "connection_lost") return { ...before, isOld: true };
+    throw error;
+  });
 }
 
 /**

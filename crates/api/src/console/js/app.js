@@ -1,7 +1,10 @@
 // What all screens share: pending actions, messages, what could not be loaded.
 
 import { ApiError } from "./api.js";
-import { button, byId, el, fill } from "./dom.js";
+import { button, el, fill } from "./dom.js";
+import { toast } from "./toasts.js";
+
+export { toast };
 
 /** @import { Action, Content, OnError } from "../types" */
 
@@ -29,6 +32,9 @@ export async function act(control, action, onError = () => false) {
   }
 }
 
+/** Whether a click is the second one of a double click: what it hits may have appeared after the first one. @param {MouseEvent} event */
+const isRepeated = ({ detail }) => detail > 1;
+
 /**
  * A button that changes something.
  * @param {string} label
@@ -39,7 +45,7 @@ export async function act(control, action, onError = () => false) {
  */
 export function actButton(label, kind, action, onError, ...more) {
   /** @type {HTMLElement} */
-  const control = button(label, kind, () => act(control, action, onError), { "data-write": true }, ...more);
+  const control = button(label, kind, (event) => void (isRepeated(event) || act(control, action, onError)), { "data-write": true }, ...more);
   return control;
 }
 
@@ -54,6 +60,17 @@ export function showFailure(root, error, retry) {
     ? button("Reload", "primary", () => location.reload())
     : button("Try again", "", () => (retries.delete(retry), retry()));
   fill(root, el("div.empty", { role: "alert" }, el("p", message(error)), again));
+}
+
+/** Loads something, and again when the connection is back if it was lost. @param {() => Promise<{ isOld?: boolean } | void>} part @param {AbortSignal} [end] */
+export async function loadOrRetry(part, end) {
+  const again = () => void (end?.aborted || loadOrRetry(part, end));
+  try {
+    if ((await part())?.isOld) retries.add(again);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.code === "connection_lost") retries.add(again);
+  }
 }
 
 /** A part of the console that is loaded when it is needed. @template Module @param {Promise<Module>} module */
@@ -87,10 +104,9 @@ export function message(error) {
 
 export const sentenceOf = (text = "") => text[0].toUpperCase() + text.slice(1) + (/[.?!]$/.test(text) ? "" : ".");
 
-/** Shows a message for a while, and has it read aloud. */
-export function toast(text = "", kind = "") {
-  const close = el("button", { "aria-label": "Dismiss", onclick: () => box.remove() }, "×");
-  const box = el("div", { class: `toast ${kind}` }, el("span", text), close);
-  byId("toasts").append(box);
-  setTimeout(() => box.remove(), kind ? 15_000 : 5000);
+/** Names what a list is narrowed to in the title of the page, in the history of the browser and on paper. @param {(string | false | undefined)[]} words */
+export function titleList(words) {
+  const heading = /** @type {HTMLElement} */ (document.querySelector("main h1"));
+  heading.textContent = [heading.dataset.name, ...words.filter(Boolean)].join(" · ");
+  document.title = `${heading.textContent} · Petstore`;
 }

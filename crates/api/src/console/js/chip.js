@@ -1,10 +1,11 @@
 // The animal that has a chip.
 
+import { go, itemHref } from "./address.js";
 import { get } from "./api.js";
 import { load, toast } from "./app.js";
-import { groupDigits } from "./details.js";
+import { dialog } from "./dialogs.js";
 import { button, el } from "./dom.js";
-import { dialog } from "./forms.js";
+import { groupDigits } from "./format.js";
 import { can } from "./session.js";
 
 /** @import { Pet } from "../types" */
@@ -21,12 +22,12 @@ export async function openChip(chip = "") {
   const found = /** @type {Pet[]} */ (data);
   // The number of an animal that was sold can have been given to another one.
   const pet = found.find(({ status }) => status !== "sold") ?? found[0];
-  if (pet) return void (location.hash = `#/animals/${pet.id}`);
+  if (pet) return go(itemHref("animals", String(pet.id)));
   if (!can("pets:write")) return toast(`No animal has the chip ${groupDigits(chip)}.`, "danger");
   const add = async () => {
     box.close();
     const { addAnimal } = await load(import("./animal-form.js"));
-    addAnimal({ microchip: chip }, ({ id }) => (location.hash = `#/animals/${id}`));
+    addAnimal({ microchip: chip }, ({ id }) => go(itemHref("animals", String(id))));
   };
   const box = dialog("No animal has this chip", el("p.digits", groupDigits(chip)),
     el("div.actions", button("Add an animal with this chip", "primary", add), button("Cancel", "", () => box.close())));

@@ -1,14 +1,12 @@
 // Details of an animal or a sale, as a person reads them: only what is set.
 
 import { el } from "./dom.js";
+import { groupDigits } from "./format.js";
 import { animal, sale, valueAt } from "./members.js";
 import { formatPrice } from "./price.js";
 import { ageOf, dateOf } from "./times.js";
 
 /** @import { Child, Member, Order, Pet } from "../types" */
-
-/** "985 112 004 567 890". */
-export const groupDigits = (chip = "") => chip.match(/.{1,3}/g)?.join(" ") ?? "";
 
 /** @type {Record<string, (value: any) => Child>} */
 const SHOWN = {

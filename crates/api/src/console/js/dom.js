@@ -1,5 +1,7 @@
 // Builds elements. Text reaches the page only as text nodes and attributes.
 
+import { go, itemHref } from "./address.js";
+
 /** @import { Content, ElementOf } from "../types" */
 
 /**
@@ -46,8 +48,8 @@ export function replace(old, now) {
   old.replaceWith(now);
   if (!focused) return now;
   const same = controls(now).find(({ textContent }) => textContent === focused.textContent);
-  // Another button would undo what somebody else has done, unless this one was pressed.
-  (same ?? (focused.ariaBusy || focused.matches("a") ? controls(now)[0] : null))?.focus();
+  // Another button would be the next step: Enter, pressed again, must not take it.
+  (same ?? (focused.matches("a") ? controls(now)[0] : null))?.focus();
   return now;
 }
 
@@ -64,9 +66,26 @@ export const controls = (element) => /** @type {HTMLElement[]} */ ([...(element?
 /** An element of the page. @returns {any} */
 export const byId = (id = "") => document.getElementById(id);
 
-/** @param {string} label @param {string} kind classes @param {() => unknown} onclick @param {...Content} more */
+/**
+ * A name that is clamped if it is long. Its title is the whole name, and a click on a heading shows it.
+ * @template {string} Tag
+ * @param {Tag} tag
+ * @param {string} name
+ * @param {...Content} more
+ */
+export const nameOf = (tag, name, ...more) => el(`${tag}.clamp`, { title: name,
+  onclick: tag === "h2" && ((/** @type {Event} */ { target }) => /** @type {Element} */ (target).classList.toggle("whole")) }, ...more, name);
+
+/** @param {string} label @param {string} kind classes @param {(event: MouseEvent) => unknown} onclick @param {...Content} more */
 export const button = (label, kind, onclick, ...more) =>
   el("button", { type: "button", class: `btn ${kind}`, onclick }, label, ...more);
+
+/** Closes the panel of a screen; the filters of the list stay. */
+export const closeLink = (screen = "") => el("a.close", { href: `#/${screen}`, "aria-label": "Close",
+  onclick(/** @type {Event} */ event) {
+    event.preventDefault();
+    go(itemHref(screen));
+  } }, "×");
 
 /** What to show instead of an empty list. @param {string} title @param {...Content} content */
 export const empty = (title, ...content) => el("div.empty", el("h2", title), ...content);

@@ -1,10 +1,13 @@
-// Numbers, and how long ago something was, in words.
+// Numbers, chips, and how long ago something was, in words.
 
 const numbers = new Intl.NumberFormat("en");
 export const count = (value = 0) => numbers.format(value);
 
 /** "1 animal", "1,284 animals". */
 export const plural = (value = 0, one = "", many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+
+/** "985 112 004 567 890". */
+export const groupDigits = (chip = "") => chip.match(/.{1,3}/g)?.join(" ") ?? "";
 
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const UNITS = /** @type {const} */ ([["day", 86_400], ["hour", 3600], ["minute", 60], ["second", 1]]);

@@ -1,7 +1,9 @@
-// Forms and dialogs.
+// Forms, and dialogs with a form.
 
 import { act, message, sentenceOf } from "./app.js";
+import { dialog } from "./dialogs.js";
 import { button, el } from "./dom.js";
+import { mayDiscard, watch } from "./unsaved.js";
 
 /** @import { ApiError } from "./api.js" */
 /** @import { Action, Child, Content } from "../types" */
@@ -78,50 +80,61 @@ export function formOf(label, content, action, other, explain = async () => unde
   return form;
 }
 
+/** What is typed and chosen in a form. @param {HTMLFormElement} form */
+const typedIn = ({ elements }) => [...elements].map((control) => {
+  const { type, checked, value } = /** @type {HTMLInputElement} */ (control);
+  return type === "checkbox" || type === "radio" ? checked : value;
+}).join("\0");
+
+/** @param {Element} box @param {MouseEvent} event */
+function isOutside(box, { clientX, clientY }) {
+  const { left, right, top, bottom } = box.getBoundingClientRect();
+  return clientX < left || clientX > right || clientY < top || clientY > bottom;
+}
+
 /**
- * A dialog with a form. It closes when the action is done, and not before.
+ * A dialog with a form. It closes when the action is done, and not before. Typing is dropped only if that is confirmed.
  * @param {[title: string, label: string]} texts
  * @param {Content[]} content
  * @param {Action} action
  * @param {(error: ApiError) => Promise<Child[] | undefined>} [explain]
  */
 export function formDialog([title, label], content, action, explain) {
-  const cancel = button("Cancel", "", () => box.close());
+  const cancel = button("Cancel", "", () => leave());
   /** A request cannot be taken back, so the dialog stays open until its outcome is known. */
   const lock = (locked = true) => {
     cancel.disabled = locked;
-    box.setAttribute("closedby", locked ? "none" : "any");
+    box.setAttribute("closedby", locked || isUnsaved() ? "none" : "any");
   };
   const form = formOf(label, content, async () => {
     lock();
     try {
       await action();
+      isTouched = false;
       box.close();
     } finally {
       lock(false);
     }
   }, cancel, explain);
+  let isTouched = false;
+  const initial = typedIn(form);
+  const isUnsaved = () => isTouched && !cancel.disabled && typedIn(form) !== initial;
+  const leave = async () => (await mayDiscard(isUnsaved)) && box.close();
   const box = dialog(title, form);
-  // In browsers that do not know `closedby`.
-  box.addEventListener("cancel", (event) => cancel.disabled && event.preventDefault());
-  return box;
-}
-
-/** A modal dialog. Esc, and a click outside, close it. @param {string} title @param {...Content} content */
-export function dialog(title, ...content) {
-  const box = el("dialog", { "aria-labelledby": "dialog-title", closedby: "any", onclose: () => box.remove() },
-    el("h2", { id: "dialog-title" }, title), ...content);
-  document.body.append(box);
-  box.showModal();
-  return box;
-}
-
-/** @returns {Promise<boolean>} */
-export function confirm(title = "", text = "", action = "") {
-  return new Promise((resolve) => {
-    const yes = button(action, "danger", () => (resolve(true), box.close()));
-    const no = button("Cancel", "", () => box.close(), { autofocus: true });
-    const box = dialog(title, el("p", text), el("div.actions", yes, no));
-    box.addEventListener("close", () => resolve(false));
+  box.addEventListener("close", watch(isUnsaved));
+  form.addEventListener("input", () => {
+    isTouched = true;
+    lock(cancel.disabled);
   });
+  const ask = (/** @type {Event} */ event) => {
+    if (!isUnsaved()) return;
+    event.preventDefault();
+    leave();
+  };
+  box.addEventListener("keydown", (event) => event.key === "Escape" && ask(event));
+  // The area around a dialog belongs to it.
+  box.addEventListener("click", (event) => event.target === box && isOutside(box, event) && ask(event));
+  // In browsers that do not know `closedby`.
+  box.addEventListener("cancel", (event) => (cancel.disabled ? event.preventDefault() : ask(event)));
+  return box;
 }

@@ -3,8 +3,9 @@
 import { send } from "./api.js";
 import { load, toast } from "./app.js";
 import { DAY, dayOf, onDay } from "./days.js";
+import { dialog } from "./dialogs.js";
 import { button, el } from "./dom.js";
-import { dialog, field, formDialog } from "./forms.js";
+import { field, formDialog } from "./forms.js";
 import { postOnce } from "./once.js";
 import { ROLES, SCOPES, canGrant, roleOf, scopeText } from "./roles.js";
 import { can, key } from "./session.js";

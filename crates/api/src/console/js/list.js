@@ -1,7 +1,7 @@
 // A live list: one row per item, loaded page by page as its end comes into view.
 
-import { get } from "./api.js";
-import { actButton, showFailure } from "./app.js";
+import { getKept } from "./api.js";
+import { actButton, retries, showFailure } from "./app.js";
 import { controls, el, fill, pill, update } from "./dom.js";
 
 /** @import { Action, Id, ListOptions, StoreEvent } from "../types" */
@@ -9,8 +9,11 @@ import { controls, el, fill, pill, update } from "./dom.js";
 /** More events than this while a page is loaded, or more new rows, and the list is loaded again. */
 const MAX_NEW = 200;
 
+/** The pause in typing after which a search starts, in milliseconds. */
+const PAUSE = 150;
+
 /** @template Item @param {AbortSignal} end @param {ListOptions<Item>} options */
-export function liveList(end, { tag = "tbody", key, row, matches = () => true, isSorted = () => true, apply, added, foot }) {
+export function liveList(end, { tag = "tbody", key, row, matches = () => true, isSorted = () => true, apply, added, arrange, pageQuery = (next) => next, isPaused = () => false, foot }) {
   const body = el(tag);
   const more = el("div.more", { role: "status" }, "Loading…");
   /** @type {Map<Id, { item: Item, element: HTMLElement }>} */
@@ -65,21 +68,36 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     paintFoot();
   };
 
+  /** Shows these items only. @param {Item[]} items */
+  const set = (items) => {
+    const ids = new Set(items.map(key));
+    for (const id of shown.keys()) if (!ids.has(id)) remove(id);
+    for (const [at, item] of items.entries()) {
+      show(item);
+      const element = shown.get(key(item))?.element;
+      if (element && body.children[at] !== element) body.insertBefore(element, body.children[at]);
+    }
+    paintFoot();
+  };
+
   const load = async (query = "") => {
     const signal = AbortSignal.any([end, loading.signal]);
     next = "";
     missed ??= [];
     fill(more, "Loading…");
     try {
-      const page = await get(path.split("?")[0] + query, signal);
+      const page = await getKept(path.split("?")[0] + query, signal);
+      if (page.isOld) retries.add(() => void (signal.aborted || start()));
       const focused = isFirstPage && [...shown].find(([, { element }]) => element.contains(document.activeElement));
+      const all = arrange?.(page.data, isFirstPage);
       if (isFirstPage) {
         shown.clear();
         fill(body);
       }
       [next, isFirstPage] = [page.next ?? "", false];
+      if (all) set(all);
+      else for (const item of page.data) if (matches(item, true)) show(item);
       added?.(page.data);
-      for (const item of page.data) if (matches(item, true)) show(item);
       if (focused) shown.has(focused[0]) ? focus(focused[0]) : controls(body)[0]?.focus();
       const events = missed;
       missed = null;
@@ -94,7 +112,8 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
       if (!signal.aborted) showFailure(more, error, () => signal.aborted || load(query));
     }
   };
-  const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && next && load(next),
+  const loadMore = () => void (next && load(pageQuery(next)));
+  const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && !isPaused() && loadMore(),
     { rootMargin: "800px" });
 
   /** Loads another list, or the same one again. */
@@ -105,6 +124,12 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     load(list.slice(list.indexOf("?")));
   };
 
+  /** Loads nothing more: what is shown is set from now on. */
+  const stop = () => {
+    loading.abort();
+    [next, missed] = ["", null];
+  };
+
   body.addEventListener("animationend", ({ target }) =>
     /** @type {Element} */ (target).closest("[data-changed]")?.removeAttribute("data-changed"));
 
@@ -112,6 +137,8 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     body,
     more,
     start,
+    stop,
+    loadMore,
     take,
     remove,
     paintFoot,
@@ -126,17 +153,7 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
       }
       paintFoot();
     },
-    /** Shows these items only. @param {Item[]} items */
-    set(items) {
-      const ids = new Set(items.map(key));
-      for (const id of shown.keys()) if (!ids.has(id)) remove(id);
-      for (const [at, item] of items.entries()) {
-        show(item);
-        const element = shown.get(key(item))?.element;
-        if (element && body.children[at] !== element) body.insertBefore(element, body.children[at]);
-      }
-      paintFoot();
-    },
+    set,
     /** @param {StoreEvent} event */
     onEvent(event) {
       if (!missed) apply?.(event);
@@ -148,6 +165,37 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
 /** @param {(string | HTMLElement)[]} heads @param {HTMLElement} body */
 export const table = (heads, body, kind = "stack") => el("div.sheet", el("table", { class: kind },
   el("thead", el("tr", heads.map((head) => (head instanceof Node ? head : el(head ? "th" : "td", head))))), body));
+
+/**
+ * The search of a list: what is typed is looked for in a moment, and Enter enters it.
+ * @param {string} label
+ * @param {(text: string) => void} find
+ * @param {(text: string) => void} [enter]
+ */
+export function searchField(label, find, enter = () => {}) {
+  let typing = 0;
+  const input = el("input", { type: "search", "data-search": true, maxlength: 64, placeholder: label, "aria-label": label,
+    onkeydown: (/** @type {KeyboardEvent} */ { key }) => key === "Enter" && enter(input.value),
+    oninput() {
+      clearTimeout(typing);
+      typing = setTimeout(() => find(input.value.trim()), PAUSE);
+    } });
+  const clear = () => {
+    clearTimeout(typing);
+    input.value = "";
+  };
+  return {
+    input,
+    clear,
+    element: el("span.search", input, el("kbd", { "aria-hidden": "true" }, "/")),
+    /** Shows what is looked for, as the address says. */
+    show(text = "") {
+      if (input.value.trim() === text) return;
+      clear();
+      input.value = text;
+    },
+  };
+}
 
 /** @param {Action} action */
 export const newButton = (canWrite = false, label = "", action) => canWrite

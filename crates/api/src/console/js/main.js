@@ -1,39 +1,25 @@
-// The shell: signing in and out, navigation, the live indicator, the keyboard.
+// The shell: signing in and out, the live indicator, the connection.
 
 import { api } from "./api.js";
-import { load, setOnline, showFailure } from "./app.js";
-import { byId, controls, el, fill } from "./dom.js";
+import { load, setOnline } from "./app.js";
+import { byId } from "./dom.js";
 import { ago } from "./format.js";
+import { showKeys } from "./keyboard.js";
 import { names } from "./names.js";
-import { scan } from "./scanner.js";
-import { ask, can, canSee, explain, followTabs, keptKey, key, restart, share, signIn, signOut, storedKey, takeSecret } from "./session.js";
+import { currentScreen, isShown, open, reopen } from "./navigation.js";
+import { ask, canSee, explain, followTabs, keptKey, key, restart, share, signIn, signOut, storedKey, takeSecret } from "./session.js";
 import { follow } from "./stream.js";
-
-/** @import { Mount, Screen } from "../types" */
-
-/** @type {Record<string, { scopes: string[], module: () => Promise<{ mount: Mount }> }>} a key needs one of the scopes */
-const SCREENS = {
-  animals: { scopes: ["pets:read"], module: () => import("./screens/animals.js") },
-  orders: { scopes: ["orders:read"], module: () => import("./screens/orders.js") },
-  categories: { scopes: ["pets:read"], module: () => import("./screens/categories.js") },
-  activity: { scopes: ["pets:read", "orders:read", "keys:read"], module: () => import("./screens/activity.js") },
-  people: { scopes: ["keys:read"], module: () => import("./screens/people.js") },
-  webhooks: { scopes: ["webhooks:read"], module: () => import("./screens/webhooks.js") },
-  import: { scopes: ["pets:write"], module: () => import("./screens/import.js") },
-};
+import { exactly } from "./times.js";
+import { mayDiscard } from "./unsaved.js";
 
 const root = byId("screen");
-const links = /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("nav a"));
-/** The screen, its name, and what ends it. */
-let [screen, shown, end] = [/** @type {Screen} */ ({}), "", new AbortController()];
-let online = true;
 let lastContact = Date.now();
 let waiting = { until: 0, status: 0 };
 
 api.onConnection = (now) => {
   if (now) [lastContact, waiting.until] = [Date.now(), 0];
-  if (now === online) return;
-  online = now;
+  if (now === api.isOnline) return;
+  api.isOnline = now;
   setOnline(now);
   showBanner();
 };
@@ -48,7 +34,7 @@ const say = (id = "", text = "") => byId(id).textContent === text || (byId(id).t
 function showBanner() {
   const seconds = Math.ceil((waiting.until - Date.now()) / 1000);
   const busy = waiting.status === 429 ? "Too many requests" : "The service is busy";
-  if (!shown || online) say("banner", seconds > 0 ? `${busy}. Trying again in ${seconds} s.` : "");
+  if (!isShown() || api.isOnline) say("banner", seconds > 0 ? `${busy}. Trying again in ${seconds} s.` : "");
   else say("banner", `No connection. Showing data from ${ago(lastContact)}; changes are disabled until it is back.`);
 }
 setInterval(showBanner, 1000);
@@ -70,13 +56,13 @@ async function start(secret = "", keep) {
   byId("key-scopes").textContent = `Signed in as “${key.name}”${isReader ? ", who can only read" : ""}.`;
   showPage(true);
   showLive();
-  await open();
+  await open(true);
   if (!["pet.", "order.", "key."].some(canSee)) return;
   follow(position, {
     event(event) {
       names.onEvent(event);
       try {
-        screen.onEvent?.(event);
+        currentScreen().onEvent?.(event);
       } catch (error) {
         // The stream goes on.
         reportError(error);
@@ -88,7 +74,7 @@ async function start(secret = "", keep) {
     },
     gone() {
       names.pets.clear();
-      open(true);
+      reopen();
     },
   });
 }
@@ -107,43 +93,6 @@ function showSignIn(reason = "") {
   byId("key").focus();
 }
 
-const isAllowed = (name = "") => SCREENS[name]?.scopes.some(can);
-
-/** Shows the screen of the address, again even if it is shown already. @returns {Promise<void>} */
-async function open(again = false) {
-  const { hash } = location;
-  const [, name = "", rest = ""] = hash.match(/^#\/(\w+)\/?(.*)/) ?? [];
-  if (!isAllowed(name)) {
-    const first = Object.keys(SCREENS).find(isAllowed);
-    if (!first) return fill(root, el("p.empty", "Your API key allows nothing that is shown here."));
-    history.replaceState(null, "", `#/${first}`);
-    return open();
-  }
-  if (name === shown && !again) return screen.show?.(rest);
-  end.abort();
-  end = new AbortController();
-  const { signal } = end;
-  const box = el("div");
-  [screen, shown] = [{}, ""];
-  fill(root, el("p.more", "Loading…"));
-  const mount = await load(SCREENS[name].module()).then((module) => module.mount, (error) => () => {
-    showFailure(box, error, open);
-    return {};
-  });
-  // Meanwhile another one may be wanted.
-  if (signal.aborted || hash !== location.hash) return;
-  for (const link of links) {
-    link.hidden = !isAllowed(link.hash.slice(2));
-    link.ariaCurrent = link.hash === `#/${name}` ? "page" : null;
-  }
-  const title = name[0].toUpperCase() + name.slice(1);
-  document.title = `${title} · Petstore`;
-  fill(root, el("h1.unseen", title), box);
-  scrollTo(0, 0);
-  shown = name;
-  screen = mount(box, rest, signal);
-}
-
 byId("sign-in").querySelector("form").addEventListener("submit", async (/** @type {Event} */ event) => {
   event.preventDefault();
   const submit = byId("submit");
@@ -152,37 +101,14 @@ byId("sign-in").querySelector("form").addEventListener("submit", async (/** @typ
   await startNew(byId("key").value, byId("keep").checked);
   submit.ariaBusy = null;
 });
-byId("sign-out").addEventListener("click", () => signOut());
-// A link with a key or an invitation can be opened in a tab that is signed in.
-addEventListener("hashchange", () => (/^#(key|invitation)=/.test(location.hash) ? location.reload() : open()));
+byId("sign-out").addEventListener("click", async () => (await mayDiscard()) && signOut());
+byId("show-keys").addEventListener("click", () => (byId("account").hidePopover(), showKeys()));
+addEventListener("hashchange", () => open());
 // A page that the browser kept in memory may be of a person who has signed out.
 addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
-document.addEventListener("keydown", (event) => root.hidden || scan(event), true);
-
-document.addEventListener("keydown", (event) => {
-  const { key, repeat } = event;
-  const target = /** @type {Element} */ (event.target);
-  const find = (selector = "") => /** @type {HTMLElement | null} */ (document.querySelector(selector));
-  // A key that is held down must not sell an animal and take it back.
-  if (repeat && key === "Enter") return event.preventDefault();
-  if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
-  const isSearch = target.matches("[data-search]");
-  if (target.matches("input, select, textarea") && key !== "Escape" && !(isSearch && key === "ArrowDown")) return;
-  if (key === "n") find("[data-new]")?.click();
-  else if (key === "e" && find("[data-edit]")?.checkVisibility()) find("[data-edit]")?.click();
-  else if (key === "/") find("[data-search]")?.focus();
-  else if (key === "Escape") {
-    // Closes the panel, even while it is loading.
-    const [list] = location.hash.match(/^#\/\w+(?=\/.)/) ?? [];
-    if (list && !root.hidden) location.hash = list;
-    else find(":focus")?.blur();
-  }
-  else if ((key === "ArrowDown" || key === "ArrowUp") && find("tr[data-key]")) {
-    const row = target.closest("tr[data-key]");
-    const to = key === "ArrowDown" ? row?.nextElementSibling : row?.previousElementSibling;
-    controls(row ? to : find("tr[data-key]"))[0]?.focus();
-  } else return;
-  event.preventDefault();
+addEventListener("beforeprint", () => {
+  const time = document.querySelector(".printed");
+  if (time) time.textContent = `Printed on ${exactly(new Date().toISOString())}`;
 });
 
 /** Starts with a key that no tab has yet. */

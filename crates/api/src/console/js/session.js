@@ -2,6 +2,7 @@
 
 import { ApiError, api, get } from "./api.js";
 import { newest } from "./stream.js";
+import { release } from "./unsaved.js";
 
 /** @import { Key } from "../types" */
 
@@ -88,11 +89,12 @@ export function signOut(reason = "") {
   forget(reason);
 }
 
-/** Forgets the key, a file that is imported with it, and all that is loaded. */
+/** Forgets the key, files that are imported with it, and all that is loaded. */
 function forget(reason = "") {
   // Changing the history of a page that is being loaded again can crash it.
   if (isLeaving) return;
   sessionStorage.clear();
+  indexedDB.deleteDatabase("petstore-imports");
   history.replaceState({ reason }, "", location.pathname);
   restart();
 }
@@ -100,6 +102,7 @@ function forget(reason = "") {
 /** Loads the page again, with the key that is stored now. */
 export function restart() {
   isLeaving = true;
+  release();
   key.id = 0;
   location.reload();
 }

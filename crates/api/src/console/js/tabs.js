@@ -3,17 +3,18 @@
 import { el } from "./dom.js";
 
 /**
- * Buttons of which one is pressed, at first the first one.
+ * Buttons of which one is pressed.
  * @param {string} label
  * @param {Record<string, string>} options
  * @param {(value: string) => void} choose
  */
 export function tabs(label, options, choose) {
-  const press = (value = "") => {
-    for (const tab of all) tab.ariaPressed = String(tab.textContent === options[value]);
-    choose(value);
+  const all = Object.entries(options).map(([value, text]) =>
+    ({ value, element: el("button", { type: "button", onclick: () => choose(value) }, el("span", { "data-label": text }, text)) }));
+  return {
+    element: el("div.tabs", { role: "group", "aria-label": label }, all.map(({ element }) => element)),
+    press(chosen = "") {
+      for (const { value, element } of all) element.ariaPressed = String(value === chosen);
+    },
   };
-  const all = Object.entries(options).map(([value, text]) => el("button", { onclick: () => press(value) }, text));
-  press(Object.keys(options)[0]);
-  return el("div.tabs", { role: "group", "aria-label": label }, all);
 }

@@ -11,6 +11,7 @@ export function when(time = "") {
   const date = new Date(time);
   return (date.toDateString() === new Date().toDateString() ? clock : day).format(date);
 }
+export const clockOf = (time = "") => clock.format(new Date(time));
 export const exactly = (time = "") => full.format(new Date(time));
 export const timeOf = (time = "", text = when(time)) => el("time", { datetime: time, title: exactly(time) }, text);
 

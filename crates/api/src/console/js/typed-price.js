@@ -40,7 +40,7 @@ export function parsePrice(typed = "") {
 }
 
 /** The currency that was used last on this device, or the one of the browser's region. */
-function usualCurrency() {
+export function usualCurrency() {
   const last = localStorage.getItem(LAST) ?? "";
   // `navigator.language` may be no valid locale, such as en-US@posix.
   const region = new Intl.Locale(Intl.NumberFormat().resolvedOptions().locale).maximize().region ?? "";

@@ -1,12 +1,13 @@
 // Events in words.
 
-import { el } from "./dom.js";
+import { el, nameOf } from "./dom.js";
+import { plural } from "./format.js";
 import { animal } from "./members.js";
 import { names } from "./names.js";
 import { formatPrice } from "./price.js";
 import { describeScopes } from "./roles.js";
 
-/** @import { StoreEvent } from "../types" */
+/** @import { Burst, StoreEvent } from "../types" */
 
 /** @type {Record<string, string>} */
 const WORDS = {
@@ -86,6 +87,12 @@ function accessSentence({ type, data, keyid = "" }) {
 /** Whether another event says the same: an invitation ends when it turns into a key. @param {StoreEvent} event */
 export const isRedundant = ({ type, data, keyid }) => type === "key.revoked" && !!data.invitation && keyid === String(data.id);
 
+/** Many events of one kind, and who caused them. @param {Burst} burst */
+export function burstSentence({ newest: { type, keyid }, count }) {
+  const what = { "pet.created": `${plural(count, "animal")} imported`, "pet.deleted": `${plural(count, "animal")} deleted` };
+  return el("span", el("b", what[/** @type {keyof what} */ (type)] ?? `${plural(count, "change")} of animals`), ` by ${names.who(keyid)}`);
+}
+
 /** The same with the name of what it happened to, which leads there. @param {StoreEvent} event */
 export function sentence(event) {
   const { type, subject, data } = event;
@@ -95,6 +102,6 @@ export function sentence(event) {
   const name = data.name ?? (known || `Animal ${id}`);
   const order = type.startsWith("order.") && `, order ${subject.slice("orders/".length)}`;
   return el("span",
-    known ? el("a", { href: `#/animals/${id}` }, name) : el("b", id ? name : `Category ${name}`),
+    known ? nameOf("a", name, { href: `#/animals/${id}` }) : nameOf("b", id ? name : `Category ${name}`),
     `: ${describe(event)}`, order);
 }

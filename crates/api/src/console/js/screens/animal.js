@@ -1,12 +1,14 @@
 // One animal: selling it, editing it, its history.
 
+import { go, itemHref } from "../address.js";
 import { animalFields } from "../animal-form.js";
-import { ApiError, get, send } from "../api.js";
-import { actButton, message, retries, toast } from "../app.js";
+import { ApiError, get, getKept, send } from "../api.js";
+import { actButton, loadOrRetry, message, toast } from "../app.js";
 import { animalDetails, saleDetails } from "../details.js";
-import { button, el, fill, replace } from "../dom.js";
+import { confirm } from "../dialogs.js";
+import { button, closeLink, el, fill, nameOf, replace } from "../dom.js";
 import { ago } from "../format.js";
-import { confirm, formOf } from "../forms.js";
+import { formOf } from "../forms.js";
 import { animal } from "../members.js";
 import { names } from "../names.js";
 import { postOnce } from "../once.js";
@@ -14,9 +16,10 @@ import { isLost, sellAnimal } from "../sale.js";
 import { can } from "../session.js";
 import { left, timeOf, when } from "../times.js";
 import { typedPrice } from "../typed-price.js";
+import { watch } from "../unsaved.js";
 import { describe } from "../words.js";
 
-/** @import { Content, Order, Pet, StoreEvent, Values } from "../../types" */
+/** @import { Child, Content, Order, Pet, StoreEvent, Values } from "../../types" */
 
 /** A change is tried again this often while others change the animal. */
 const ATTEMPTS = 5;
@@ -42,8 +45,9 @@ export function animalPanel(pet, list) {
   /** The values that the form started from. */
   let base = animal.valuesOf(pet);
   let isDeleted = false;
+  const end = new AbortController();
 
-  const title = el("h2", { tabindex: -1 });
+  const title = nameOf("h2", pet.name, { tabindex: -1 });
   const meta = el("p.meta");
   const problem = el("div", { role: "alert" });
   const sale = el("div", { "aria-live": "polite" }, el("div"), el("div"), el("div"));
@@ -67,8 +71,12 @@ export function animalPanel(pet, list) {
   });
   const element = el("aside.panel", { "aria-label": "Animal" }, title, meta, problem, sale,
     el("div.bar.head", el("h3", "Details"), can("pets:write") && editButton), details, can("pets:write") && form, el("h3", "History"), history, el("div.foot", older, can("pets:write") && remove),
-    el("a.close", { href: "#/animals", "aria-label": "Close" }, "×"));
+    closeLink("animals"));
 
+  const isTyped = () => {
+    const typed = fields.values;
+    return animal.names.some((name) => typed[name] !== base[name]);
+  };
   /** Whether its order decides about its status. */
   const isClaimed = () => Boolean(pet.status && order?.status === CLAIMS[pet.status]);
   /** Another animal may be shown by now. */
@@ -80,7 +88,7 @@ export function animalPanel(pet, list) {
 
   const paint = () => {
     const [last] = events;
-    title.textContent = pet.name;
+    title.textContent = title.title = pet.name;
     meta.textContent = `${names.category(pet.categoryId)} · id ${id}` +
       (last ? ` · changed ${ago(last.time)} by ${names.who(last.keyid)}` : "");
     fields.lock(isClaimed());
@@ -104,24 +112,28 @@ export function animalPanel(pet, list) {
     const hadFocus = sale.contains(document.activeElement);
     const [status, buttons] = saleOf();
     replace(sale.children[0], status);
-    replace(sale.children[1], el("div.actions", can("orders:write") && buttons));
+    replace(sale.children[1], el("div.actions", buttons));
     replace(sale.children[2], el("div", ...(order && isClaimed() ? saleDetails(order) : []),
       order && isClaimed() && el("p.hint", el("a", { href: `#/orders/${order.id}` }, "Show the order"))));
     if (hadFocus && !sale.contains(document.activeElement)) title.focus();
   };
 
-  /** The state of the sale, and its next steps. @returns {[HTMLElement, HTMLElement[]]} */
+  /** The state of the sale, and its next steps. @returns {[HTMLElement, Child[]]} */
   const saleOf = () => {
     const { status } = pet;
     const notice = (kind = "", text = "", more = "") =>
       el("div", { class: `notice ${kind}` }, el("span", text), el("span.time", { "aria-live": "off" }, more));
-    if (status === "available") return [notice("ok", "Available"), [step("Reserve", "", ""), sellButton()]];
-    if (!status) return [notice("", "Not for sale: it has no status"), []];
-    if (!order || !isClaimed()) return [notice("", `Marked as ${status}${order === undefined ? "" : ", without an order"}`), []];
+    const steps = (/** @type {HTMLElement[]} */ ...all) => (can("orders:write") ? all : []);
+    if (status === "available") return [notice("ok", "Available"), steps(step("Reserve", "", ""), sellButton())];
+    const isOrderKnown = order !== undefined || !can("orders:read");
+    if (!status) return [notice("", "Not for sale: it has no status"), [offer("Put up for sale")]];
+    if (!order || !isClaimed()) {
+      return [notice("", `Marked as ${status}${order === undefined ? "" : ", without an order"}`), isOrderKnown ? [offer("Make available")] : []];
+    }
     const { id, updatedAt, expiresAt } = order;
-    if (status === "sold") return [notice("", `Sold, order ${id}`, when(updatedAt)), [step("Return", "return", "")]];
+    if (status === "sold") return [notice("", `Sold, order ${id}`, when(updatedAt)), steps(step("Return", "return", ""))];
     return [notice("warn", `Reserved, order ${id}`, left(expiresAt)),
-      [step("Complete sale", "complete", "primary"), step("Cancel", "cancel", "")]];
+      steps(step("Complete sale", "complete", "primary"), step("Cancel", "cancel", ""))];
   };
   const timer = setInterval(() => {
     const time = sale.querySelector(".warn .time");
@@ -144,6 +156,13 @@ export function animalPanel(pet, list) {
       element.isConnected && document.activeElement === document.body && title.focus());
   }, { "data-write": true });
 
+  /** Changes the status of an animal that no order has. */
+  const offer = (label = "") => can("pets:write") && actButton(label, "", async () => {
+    fill(problem);
+    update((await send("PATCH", `pets/${id}`, { status: "available" })).data);
+  }, (error) => warn(message(error)));
+
+  /** The next step takes the place of this one: neither Enter nor a click that is repeated takes it. */
   const step = (label = "", path = "", kind = "") => {
     const post = postOnce();
     return actButton(label, kind, async () => {
@@ -243,7 +262,7 @@ export function animalPanel(pet, list) {
     isDeleted = true;
     toast(`${pet.name} was deleted.`);
     list.remove(id);
-    if (element.isConnected) location.hash = "#/animals";
+    if (element.isConnected) go(itemHref("animals"));
   };
 
   /** @param {StoreEvent[]} more */
@@ -261,26 +280,34 @@ export function animalPanel(pet, list) {
   };
 
   const loadHistory = async (query = "") => {
-    const { data, next } = await get(`events${query}`);
-    olderQuery = next ?? "";
-    await addEvents(data);
+    const page = await getKept(`events${query}`);
+    olderQuery = page.next ?? "";
+    await addEvents(page.data);
+    return page;
   };
 
   const loadOrder = async () => {
     if (!can("orders:read")) return;
-    const { data: [found] } = await get(`store/orders?petId=${id}&sort=desc&limit=1`);
+    const page = await getKept(`store/orders?petId=${id}&sort=desc&limit=1`);
+    const [found] = page.data;
     if (!found) order ??= null;
     else if (!order) order = found;
     // It was changed while it was loaded, and so was the animal.
     else if (found.id !== order.id || found.updatedAt !== order.updatedAt) takeOrder(found);
     // An event does not name the buyer.
     else order = found;
+    return page;
   };
 
   paint();
-  const loadSale = () => loadOrder().then(paint, ({ status }) => void (status || retries.add(loadSale)));
+  const loadSale = () => loadOrRetry(async () => {
+    const page = await loadOrder();
+    paint();
+    return page;
+  }, end.signal);
   loadSale();
-  loadHistory(`?subject=pets/${id}&sort=desc&limit=20`).catch(() => {});
+  loadOrRetry(() => loadHistory(`?subject=pets/${id}&sort=desc&limit=20`), end.signal);
+  const unwatch = watch(() => !form.hidden && !isDeleted && !form.querySelector("[aria-busy]") && isTyped());
 
   return {
     id,
@@ -293,6 +320,8 @@ export function animalPanel(pet, list) {
     },
     close() {
       clearInterval(timer);
+      end.abort();
+      unwatch();
       element.remove();
     },
     /** @param {StoreEvent} event */

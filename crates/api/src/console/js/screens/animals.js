@@ -1,55 +1,49 @@
 // Animals: counts, search, filters, and a live list; the animal that the address names is in the panel beside it.
 
+import { go, hrefOf, itemHref } from "../address.js";
+import { animalRow } from "../animal-row.js";
 import { get } from "../api.js";
-import { act, actButton, load, showFailure, toast } from "../app.js";
-import { button, el, empty, fill, pill } from "../dom.js";
+import { act, actButton, load, loadOrRetry, showFailure, titleList, toast } from "../app.js";
+import { STATUSES, statusCounts } from "../counts.js";
+import { button, el, empty, fill } from "../dom.js";
 import { count, plural } from "../format.js";
-import { liveList, newButton, table } from "../list.js";
-import { fold, names } from "../names.js";
-import { formatPrice } from "../price.js";
+import { liveList, newButton, searchField, table } from "../list.js";
+import { matchesSearch, names, searchOf } from "../names.js";
 import { chipOf } from "../scanner.js";
 import { can } from "../session.js";
-import { ageOf } from "../times.js";
 
 /** @import { animalPanel } from "./animal.js" */
-/** @import { Mount, Pet } from "../../types" */
+/** @import { Filters, Mount, Pet } from "../../types" */
 
-const ALL = { status: "", categoryId: "", name: "" };
-const CARDS = { total: "all animals", available: "available", pending: "pending", sold: "sold" };
+const ALL = { status: "", categoryId: "", q: "" };
+
+/** The filters of an address, without those that no list can have. @param {Filters} filters @returns {typeof ALL} */
+const readFilters = ({ status = "", categoryId = "", q = "" }) => ({
+  status: STATUSES.includes(status) ? status : "",
+  categoryId: /^-?\d{1,19}$/.test(categoryId) ? categoryId : "",
+  q: q.replace(/\p{Cc}/gu, " ").trim().slice(0, 64),
+});
 
 /** @type {Mount} */
-export function mount(root, rest, end) {
+export function mount(root, rest, end, filters) {
   const canWrite = can("pets:write");
-  const filter = { ...ALL };
-  /** @type {Record<string, number>} */
-  let counts = {};
+  let filter = readFilters(filters);
   /** @type {ReturnType<typeof animalPanel> | null} */
   let panel = null;
 
-  const cards = Object.entries(CARDS).map(([key, label]) => {
-    const status = key === "total" ? "" : key;
-    const number = el("b", "–");
-    return { key, status, number, element: el("button.card", { onclick: () => find({ status }) }, number, label) };
-  });
-  let typing = 0;
-  const search = el("input", { type: "search", "data-search": true, maxlength: 64, placeholder: "Search by name or chip",
-    "aria-label": "Search by name or chip",
-    onkeydown(/** @type {KeyboardEvent} */ { key }) {
-      if (key === "Enter") openScanned(search.value);
-    },
-    oninput() {
-      clearTimeout(typing);
-      typing = setTimeout(() => find({ name: search.value.trim() }), 150);
-    } });
+  /** Shows what else matches. @param {Partial<typeof ALL>} change */
+  const find = (change, isTyping = false) => go(hrefOf("animals", rest, { ...filter, ...change }), isTyping && filter.q !== "");
+
+  const counts = statusCounts(end, (status) => find({ status }), () => list.paintFoot());
+  const search = searchField("Search name, breed, chip or id", (text) => find({ q: text }, true), (text) => openScanned(text));
   /** Opens the animal of a chip that was typed or scanned instead of a name. */
   const openScanned = async (text = "") => {
     const chip = chipOf(text);
     if (!chip) return;
     const { openChip } = await load(import("../chip.js"));
-    clearTimeout(typing);
-    search.value = "";
-    if (filter.name) find({ name: "" });
-    act(search, () => openChip(chip));
+    search.clear();
+    if (filter.q) find({ q: "" });
+    act(search.input, () => openChip(chip));
   };
   const category = el("select", { "aria-label": "Category", onchange: () => find({ categoryId: category.value }) });
   const save = button("Export", "", () => act(save, async () => {
@@ -58,31 +52,18 @@ export function mount(root, rest, end) {
   }).finally(() => (save.textContent = "Export")), { title: "Save the animals of this list as CSV" });
   const add = async () => (await load(import("../animal-form.js"))).addAnimal({ categoryId: filter.categoryId }, (pet) => {
     list.take(pet);
-    location.hash = `#/animals/${pet.id}`;
+    go(itemHref("animals", String(pet.id)));
   });
-  const bar = el("div.bar", el("span.search", search, el("kbd", { "aria-hidden": "true" }, "/")), category, save,
-    newButton(canWrite, "Add animal", add));
+  const bar = el("div.bar", search.element, category, save, newButton(canWrite, "Add animal", add));
 
   const list = liveList(end, {
     key: (/** @type {Pet} */ { id }) => id,
-    row({ id, name, categoryId, status, birthDate, price }) {
-      const href = `#/animals/${id}`;
-      const isNamed = names.categories.has(String(categoryId));
-      const [age, cost] = [birthDate && ageOf(birthDate), price && formatPrice(price)];
-      return el("tr", { class: panel?.id === id && "selected", onclick: () => (location.hash = href) },
-        el("td", el("a", { href }, name), (age || cost) && el("small.narrow.muted", [age, cost].filter(Boolean).join(" · "))),
-        el("td", { class: !isNamed && "muted" }, names.category(categoryId)),
-        el("td.wide", age),
-        el("td.amount.wide", cost),
-        el("td", status ? pill(status) : el("span.muted", "–")),
-        el("td.number.wide", String(id)));
-    },
-    // What was found by its name stays. So does the animal in the panel.
-    matches: ({ id, name, categoryId, status }, isShown) => (isShown && panel?.id === id) ||
-      ((!filter.status || status === filter.status) &&
-      (!filter.categoryId || String(categoryId) === filter.categoryId) &&
-      (isShown || fold(name).startsWith(fold(filter.name)))),
-    isSorted: () => !filter.name,
+    row: (pet) => animalRow(pet, panel?.id === pet.id),
+    // What was found by the search stays. So does the animal in the panel.
+    matches: (pet, isShown) => (isShown && panel?.id === pet.id) ||
+      ((!filter.status || pet.status === filter.status) &&
+      (!filter.categoryId || String(pet.categoryId) === filter.categoryId) &&
+      (isShown || matchesSearch(pet, filter.q))),
     // Likely to be wanted next, and perhaps without a connection.
     added: () => setTimeout(() => import("./animal.js").catch(() => {})),
     apply({ type, data }) {
@@ -90,12 +71,12 @@ export function mount(root, rest, end) {
       else list.take(data);
     },
     foot(size, isLast) {
-      const total = filter.name || filter.categoryId ? 0 : counts[filter.status || "total"];
-      const isEmpty = !size && counts.total === 0;
-      bar.hidden = isEmpty;
-      if (!isLast) return `${count(size)}${total ? ` of ${count(total)}` : ""} · scroll for more`;
+      const total = counts.of(filter.status);
+      const isEmpty = !size && counts.isEmpty();
+      bar.hidden = counts.element.hidden = isEmpty;
+      if (!isLast) return `${count(size)}${total ? ` of ${counts.textOf(total)}` : ""} · scroll for more`;
       if (size) return plural(size, "animal");
-      if (!isEmpty) return empty("No animal matches", button("Show all animals", "", showAll));
+      if (!isEmpty) return empty("No animal matches", button("Show all animals", "", () => find(ALL)));
       if (!canWrite) return empty("No animals yet", el("p", "Your key can only read."));
       return empty("No animals yet", el("p", "Add the first one, import a spreadsheet, or look around with examples."),
         el("div.actions", actButton("Add the first animal", "primary", add),
@@ -103,35 +84,29 @@ export function mount(root, rest, end) {
     },
   });
 
-  const showAll = () => {
-    category.value = search.value = "";
-    find(ALL);
-  };
-
   const pathOf = (limit = 50) => {
-    const query = new URLSearchParams({ limit: String(limit), sort: filter.name ? "asc" : "desc" });
-    for (const [name, value] of Object.entries(filter)) if (value) query.set(name, value);
+    const query = new URLSearchParams({ limit: String(limit), sort: "desc" });
+    for (const [name, value] of Object.entries({ ...filter, q: searchOf(filter.q) })) if (value) query.set(name, value);
     return `pets?${query}`;
   };
 
-  /** @param {Partial<typeof ALL>} change */
-  const find = (change) => {
-    Object.assign(filter, change);
-    for (const { status, element } of cards) element.ariaPressed = String(status === filter.status);
-    list.start(pathOf());
-    loadCounts();
-  };
+  const paintTitle = () =>
+    titleList([filter.status, filter.categoryId && names.category(filter.categoryId), filter.q && `“${filter.q}”`]);
 
-  const loadCounts = async () => {
-    countsTimer = 0;
-    counts = (await get("store/inventory").catch(() => ({ data: counts }))).data;
-    for (const { key, number } of cards) if (key in counts) number.textContent = count(counts[key]);
-    list.paintFoot();
+  /** Shows what matches the filters. */
+  const paintFilters = () => {
+    const { status, ...others } = filter;
+    search.show(filter.q);
+    category.value = filter.categoryId;
+    paintTitle();
+    list.start(pathOf());
+    counts.show({ ...others, q: searchOf(filter.q) }, status);
   };
-  let countsTimer = 0;
 
   const paintCategories = () => {
-    fill(category, [["", "All categories"], ...names.sorted()].map(([value, label]) => el("option", { value }, label)));
+    const options = names.sorted();
+    if (filter.categoryId && !names.categories.has(filter.categoryId)) options.push([filter.categoryId, names.category(filter.categoryId)]);
+    fill(category, [["", "All categories"], ...options].map(([value, label]) => el("option", { value }, label)));
     category.value = filter.categoryId;
     list.paint();
     panel?.rename();
@@ -139,12 +114,20 @@ export function mount(root, rest, end) {
 
   /** Why the animal of the address is not shown. */
   const problem = el("div");
-  const split = el("div.split", el("section", { "aria-label": "List" }, problem,
-    el("div.cards", cards.map(({ element }) => element)), bar,
-    table(["Name", "Category", el("th.wide", "Age"), el("th.amount.wide", "Price"), "Status", el("th.wide", "Id")], list.body, ""), list.more));
+  const split = el("div.split", el("section", { "aria-label": "List" }, problem, counts.element, bar,
+    table(["Name", el("th.wide", "Location"), el("th.amount", "Price"), "Status"], list.body, "animals"), list.more));
   root.append(split);
 
-  const show = async (id = "") => {
+  /** @param {Filters} filters */
+  const show = (id = "", filters) => {
+    const now = readFilters(filters);
+    const isSame = Object.entries(now).every(([name, value]) => value === filter[/** @type {keyof typeof ALL} */ (name)]);
+    filter = now;
+    if (!isSame) paintFilters();
+    return showAnimal(id);
+  };
+
+  const showAnimal = async (id = "") => {
     rest = id;
     fill(problem);
     const previous = panel?.id;
@@ -152,30 +135,36 @@ export function mount(root, rest, end) {
     panel?.close();
     panel = null;
     if (previous) list.paint([previous]);
-    if (!/^\d+$/.test(id)) return previous && list.focus(previous);
+    if (!id) return previous && list.focus(previous);
+    const missing = () => {
+      toast(`There is no animal ${id.slice(0, 40)}.`, "danger");
+      go(itemHref("animals"), true);
+    };
+    if (!Number.isSafeInteger(Number(id)) || !/^\d+$/.test(id)) return missing();
     try {
       const { animalPanel } = await load(import("./animal.js"));
       /** @type {Pet | undefined} */
       const pet = list.get(Number(id)) ?? (await get(`pets?id=${id}`)).data[0];
-      // Meanwhile another one may be wanted.
+      // Another one may be wanted by now.
       if (rest !== id || panel || end.aborted) return;
-      if (!pet) {
-        toast(`There is no animal ${id}.`, "danger");
-        return location.replace("#/animals");
-      }
+      if (!pet) return missing();
       panel = animalPanel(pet, list);
       split.append(panel.element);
       panel.focus();
       list.paint([pet.id]);
     } catch (error) {
-      if (rest === id) showFailure(problem, error, () => rest === id && show(id));
+      if (rest === id) showFailure(problem, error, () => rest === id && showAnimal(id));
     }
   };
 
-  find({});
+  paintFilters();
   paintCategories();
-  names.loadCategories().then(paintCategories, () => {});
-  show(rest);
+  loadOrRetry(async () => {
+    await names.loadCategories();
+    paintCategories();
+    paintTitle();
+  }, end);
+  showAnimal(rest);
   end.addEventListener("abort", () => panel?.close());
 
   return {
@@ -184,8 +173,7 @@ export function mount(root, rest, end) {
       panel?.onEvent(event);
       if (event.type.startsWith("category.")) paintCategories();
       if (!event.type.startsWith("pet.")) return;
-      // The counts follow, but not each change.
-      countsTimer ||= setTimeout(loadCounts, 300);
+      counts.refresh();
       list.onEvent(event);
     },
   };

@@ -3,9 +3,10 @@
 import { ApiError, send } from "../api.js";
 import { actButton, showFailure, toast } from "../app.js";
 import { createCategory, findCategory, freeNumber } from "../categories.js";
+import { confirm } from "../dialogs.js";
 import { el, empty, fill } from "../dom.js";
 import { plural } from "../format.js";
-import { confirm, field, formDialog } from "../forms.js";
+import { field, formDialog } from "../forms.js";
 import { liveList, newButton, table } from "../list.js";
 import { names } from "../names.js";
 import { can } from "../session.js";

@@ -1,226 +1,179 @@
-// Import from a spreadsheet: choose, check, add row by row, report.
+// Import from a spreadsheet: choose a file, say what its columns are, check, import, and undo.
 
-import { actButton, retries } from "../app.js";
-import { createCategory } from "../categories.js";
-import { readRows, saveCsv } from "../csv.js";
+import { load, toast } from "../app.js";
 import { button, el, fill } from "../dom.js";
-import { count, plural } from "../format.js";
-import { field } from "../forms.js";
-import { ImportJob, forget, interrupted, nextRow } from "../import-job.js";
-import { COLUMNS, findColumns, findMore, readPet } from "../import-rows.js";
+import { ago, count, plural } from "../format.js";
+import { showCheck, outcomeText } from "../import/check-step.js";
+import { mapped, showColumns } from "../import/columns-step.js";
+import { openFile } from "../import/file.js";
+import { firstTable } from "../import/header.js";
+import { hashOf, pastImports, remember } from "../import/history.js";
+import { ImportJob, RESUME_WITHIN, newImportId } from "../import/job.js";
+import { forgetImport, keptChunks, keptImports } from "../import/kept.js";
+import { currentImport, showRun, startImport } from "../import/run-step.js";
+import { readRows } from "../import/text.js";
+import { showUndo } from "../import/undo-step.js";
+import { loadWords } from "../import/words.js";
+import { FileError } from "../import/zip.js";
 import { table } from "../list.js";
-import { fold, names } from "../names.js";
-import { can, key } from "../session.js";
+import { key } from "../session.js";
 
-/** @import { Columns, Mount, PetRow, Source } from "../../types" */
+/** @import { ImportSource, KeptImport, Mount, PastImport, Sheet, Table } from "../../types" */
 
-/** How long it can be resumed. The service keeps idempotency keys for at least 24 hours. */
-const RESUME_WITHIN = 20 * 3_600_000;
-/** More rows would make the page slow. */
-const MAX_SHOWN = 500;
+const STEPS = ["File", "Columns", "Check", "Import"];
+const INTRODUCTION = "Drop an Excel workbook (.xlsx) or a CSV file here. The names of its columns are recognised in several " +
+  "languages, and nothing is changed before you have seen what would be.";
+
+/** Its styles are not part of the first screen. @type {Promise<void>} */
+const styled = new Promise((resolve) => {
+  const href = new URL("../../import.css", import.meta.url).href;
+  document.head.append(el("link", { rel: "stylesheet", href, onload: () => resolve(), onerror: () => resolve() }));
+});
+await styled;
 
 /** @type {Mount} */
-export function mount(root, _, end) {
-  /** @type {ImportJob | null} */
-  let job = null;
+export function mount(outer, _, end) {
+  const [steps, root] = [el("ol.import-steps"), el("div")];
+  fill(outer, steps, root);
+
+  const show = (step = 0) => {
+    fill(steps, STEPS.map((name, at) => el("li", { "aria-current": at === step && "step", class: at < step ? "done" : "" }, name)));
+    scrollTo(0, 0);
+  };
 
   const choose = (problem = "") => {
-    forget();
-    const file = el("input.unseen", { type: "file", accept: ".csv,.tsv,.txt,text/csv",
-      onchange: () => file.files?.[0] && open(file.files[0]) });
-    const paste = el("textarea", { rows: 5, "aria-label": "Cells",
+    show(0);
+    const file = el("input.unseen", { type: "file", accept: ".xlsx,.csv,.tsv,.txt,text/csv",
+      onchange: () => file.files?.[0] && openChosen(file.files[0]) });
+    const paste = el("textarea", { rows: 4, "aria-label": "Cells",
       placeholder: "…or copy the cells in your spreadsheet, and paste them here.",
-      oninput: () => paste.value.trim() && check(sourceOf("pasted cells", paste.value, { pasted: true })) });
+      oninput: () => paste.value.trim() && openPasted(paste.value) });
+    const past = el("section");
     fill(root, el("p.problem", { role: "alert" }, problem),
       el("div.drop", el("h2", "Import animals from a spreadsheet"),
-        el("p.muted", "Drop a CSV file here. It has a column with names, and one with the names or numbers of categories; it may have one with the status, and others as in an export: breed, sex, birthDate, price, currency…"),
-        el("label.btn.primary", "Choose a file", file), paste));
+        el("p.muted", INTRODUCTION),
+        el("label.btn.primary", "Choose a file", file), paste), past);
+    showPast(past);
   };
 
-  /** @returns {Source} */
-  const sourceOf = (name = "", text = "", more = {}) => ({ key: key.id, time: 0, name, text, pasted: false, ...more });
+  /** The imports that were interrupted, and those that can be undone. @param {HTMLElement} section */
+  const showPast = async (section) => {
+    const kept = (await keptImports().catch(() => [])).filter(({ id }) => id !== currentImport()?.job.kept.id);
+    const notices = await Promise.all(kept.map(interruptedNotice));
+    const all = pastImports().filter(({ id }) => !kept.some((other) => other.id === id));
+    fill(section, notices, all.length > 0 && [
+      el("h2.section", "Recent imports on this device"),
+      table(["File", "When", "Outcome", ""], el("tbody", all.map(pastRow))),
+    ]);
+  };
+
+  /** @param {PastImport} past */
+  const pastRow = (past) => {
+    const label = { "data-write": true, "aria-label": `Undo the import of ${past.name}…` };
+    const undo = past.added + past.changed > 0 && button("Undo…", "small", () => showUndo(root, past, end, choose), label);
+    return el("tr", el("td", el("b", past.name)), el("td.when", { title: new Date(past.time).toLocaleString() }, ago(past.time)),
+      el("td", outcomeText(past.added, past.changed)), el("td.steps", past.undone ? el("span.muted", "undone") : undo));
+  };
+
+  /** @param {KeptImport} kept */
+  const interruptedNotice = async (kept) => {
+    const { id, name, time } = kept;
+    const chunks = await keptChunks(id);
+    const job = new ImportJob(kept, chunks);
+    const done = `${plural(job.done, "row")} of ${count(job.total)}`;
+    if (await ImportJob.isRunning(id)) return el("p.notice", `${name} is being imported in another tab.`);
+    if (kept.key !== key.id || Date.now() - time > RESUME_WITHIN) {
+      await forgetImport(id);
+      return el("p.notice.warn", `The import of ${name} was interrupted after ${done}, and cannot be resumed ` +
+        `${kept.key === key.id ? "after 20 hours" : "with another API key"}. Undo it, or check which animals were added.`);
+    }
+    const resume = () => {
+      startImport(job);
+      run();
+    };
+    const discard = async () => {
+      remember(job.past);
+      await job.end();
+      choose();
+    };
+    const text = `The import of ${name} was interrupted after ${done}. Animals that were added are not added again.`;
+    return el("div.notice.warn", el("span", text), el("span.bar", button("Resume", "small primary", resume, { "data-write": true }), button("Discard", "small", discard)));
+  };
+
+  /** Reads, and says what is wrong with a file. @param {() => Promise<void>} read */
+  const attempt = async (read) => {
+    try {
+      await read();
+    } catch (error) {
+      if (!(error instanceof FileError)) throw error;
+      if (!end.aborted) choose(error.message);
+    }
+  };
 
   /** @param {File} file */
-  const open = async (file) => {
+  const openChosen = (file) => attempt(async () => {
+    fill(root, el("div.drop", el("h2", `Reading ${file.name}`), el("progress", { "aria-label": "Progress" })));
+    const words = await load(loadWords());
+    if (file.size > 64 << 20) throw new FileError("The file has more than 64 MiB. Split it into several files.");
     const bytes = new Uint8Array(await file.arrayBuffer());
-    const utf16 = { "255 254": "utf-16le", "254 255": "utf-16be" }[bytes.subarray(0, 2).join(" ")];
-    try {
-      check(sourceOf(file.name, new TextDecoder(utf16 ?? "utf-8", { fatal: true }).decode(bytes)));
-    } catch (error) {
-      if (!(error instanceof TypeError)) throw error;
-      const note = "The file is not in UTF-8, so it was read as Windows-1252. Check names with accents.";
-      check(sourceOf(file.name, new TextDecoder("windows-1252").decode(bytes), { note }));
-    }
-  };
+    const { sheets, encoding } = await openFile(bytes);
+    const found = await firstTable(sheets, words);
+    if (!found) throw new FileError("The file is empty.");
+    if (!end.aborted) columns(mapped({ name: file.name, hash: hashOf(bytes), encoding, sheets, ...found }, words));
+  });
 
-  /** Shows what would be added, and what is wrong. @param {Source} source */
-  const check = async (source) => {
-    let rows, named;
-    try {
-      rows = readRows(source.text, source.pasted);
-      named = findMore(rows[0]?.cells ?? []);
-    } catch (error) {
-      return choose(/** @type {Error} */ (error).message);
-    }
-    if (!rows.length) return choose("The file is empty.");
-    if (can("pets:read")) await names.loadCategories().catch(() => {});
-    const first = rows[0].cells;
-    const found = findColumns(first);
-    source.header ??= Object.values(found).some((column) => column >= 0);
-    const inOrder = { name: 0, category: first.length > 1 ? 1 : -1, categoryId: -1, status: first.length > 2 ? 2 : -1 };
-    const columns = (source.columns ??= source.header ? found : inOrder);
-    const others = source.header ? named : {};
-    /** @type {PetRow[]} */
-    let pets = [];
-    let filter = "rows";
+  const openPasted = (text = "") => attempt(async () => {
+    const words = await load(loadWords());
+    /** @type {Table} */
+    const table = { rows: await readRows(text, true), merged: [] };
+    const sheet = { name: "", isHidden: false, rows: async () => table };
+    const hash = hashOf(new TextEncoder().encode(text));
+    if (!end.aborted) columns(mapped({ name: "Pasted cells", hash, encoding: "", sheets: [sheet], sheet, table }, words));
+  });
 
-    const selects = Object.entries(COLUMNS).map(([column, label]) => {
-      const name = /** @type {keyof Columns} */ (column);
-      const options = first.map((cell, at) =>
-        el("option", { value: at, selected: columns[name] === at }, source.header && cell.trim() || `Column ${at + 1}`));
-      const select = el("select", { onchange: () => {
-        columns[name] = Number(select.value);
-        read();
-      } }, el("option", { value: -1 }, "–"), options);
-      return field(label, select);
+  /** @param {ImportSource} source */
+  const columns = (source) => {
+    show(1);
+    showColumns(root, source, {
+      check: () => check(source),
+      another: () => choose(),
+      change: columns,
+      choose: (name) => attempt(async () => {
+        const sheet = /** @type {Sheet} */ (source.sheets.find((sheet) => sheet.name === name));
+        const table = await sheet.rows();
+        if (!table.rows.length) return toast(`The sheet “${name}” is empty.`, "danger"), columns(source);
+        columns(mapped({ ...source, sheet, table }, source.mapping.words));
+      }),
     });
-    const header = el("input", { type: "checkbox", checked: source.header, onchange: () => {
-      check({ ...source, header: header.checked, columns: undefined });
-    } });
-    const [cards, notes, actions, body, more] = [el("div.cards"), el("div"), el("div.bar"), el("tbody"), el("div.more")];
-
-    const read = () => {
-      const ids = new Map((source.categories ?? [...names.categories]).map(([id, name]) => [fold(name), id]));
-      pets = rows.slice(source.header ? 1 : 0).map((row) => readPet(row, columns, others, ids, first.length));
-      paint();
-    };
-
-    const paint = () => {
-      const groups = { rows: pets, ready: pets.filter(({ pet }) => pet), invalid: pets.filter(({ pet }) => !pet) };
-      const shown = groups[/** @type {keyof typeof groups} */ (filter)];
-      fill(cards, Object.entries(groups).map(([name, { length }]) => el("button.card",
-        { "aria-pressed": String(filter === name), onclick: () => ((filter = name), paint()) }, el("b", count(length)), name)));
-      fill(notes, source.note && el("p.notice.warn", source.note),
-        source.time > 0 && el("p.notice.warn", "This import was interrupted. Go on with it: animals that were added are not added again."),
-        newCategories());
-      const [ready, bad] = [groups.ready.length, groups.invalid.length];
-      const label = source.time ? `Go on with ${plural(ready - nextRow(), "animal")}` : `Import ${plural(ready, "animal")}`;
-      fill(actions, ready > 0 && button(label, "primary", () => add(source, pets), { "data-write": true }),
-        button("Another file", "", () => choose()), bad > 0 && el("span.hint", `${plural(bad, "invalid row")} will be left out.`));
-      fill(body, shown.slice(0, MAX_SHOWN).map(rowOf));
-      fill(more, shown.length > MAX_SHOWN && `The first ${MAX_SHOWN} are shown.`);
-    };
-
-    const newCategories = () => {
-      const unknown = pets.filter(({ pet, problems }) => !pet && problems[1].startsWith("No category"));
-      const all = [...new Map(unknown.map(({ shown }) => [fold(shown[1].trim()), shown[1].trim()])).values()];
-      if (!all.length || source.time || !can("pets:read")) return null;
-      return el("div.notice.warn",
-        el("span", `${plural(all.length, "category is", "categories are")} not known: ${all.slice(0, 9).join(", ")}${all.length > 9 ? "…" : ""}`),
-        actButton(all.length === 1 ? "Add it" : "Add them", "small", async () => {
-          try {
-            for (const name of all) await createCategory(name);
-          } finally {
-            read();
-          }
-        }));
-    };
-
-    fill(root, el("h2", source.name),
-      !source.time && el("div.fields", selects, el("label.check", header, "The first row names the columns")),
-      Object.keys(others).length > 0 && el("p.hint.also", `Also read: ${Object.keys(others).join(", ")}.`),
-      cards, notes, actions, tableOf(body), more);
-    read();
   };
 
-  /** @param {HTMLElement} body */
-  const tableOf = (body) => table(["Line", "Name", "Category", "Status"], body, "rows");
-
-  /** @param {PetRow} row */
-  const rowOf = ({ line, shown: [name, category, status], problems }) => {
-    const texts = [name, problems[1] ? category : names.category(category), status];
-    return el("tr", el("td.number", String(line)), texts.map((text, at) =>
-      el("td", { class: problems[at] && "bad" }, text, problems[at] && el("small", problems[at]))));
+  /** @param {ImportSource} source */
+  const check = (source) => {
+    show(2);
+    showCheck(root, source, end, {
+      async start(rows, invalid) {
+        const { name, hash, header } = source;
+        startImport(await ImportJob.start({ id: newImportId(), key: key.id, name, hash, headings: header.headings, invalid }, rows));
+        if (!end.aborted) run();
+      },
+      back: () => columns(source),
+    });
   };
 
-  /** @param {Source} source @param {PetRow[]} rows */
-  const add = (source, rows) => {
-    const current = (job = new ImportJob(source, rows));
-    const total = current.ready.length;
-    const progress = el("progress", { max: total, "aria-label": "Progress" });
-    const text = el("p");
-    const notice = el("p", { role: "status" });
-    const actions = el("div.bar");
-    fill(root, el("div.drop", el("h2", `Importing ${source.name}`), progress, text, notice, actions));
-
-    const paint = () => {
-      progress.value = current.done;
-      text.textContent = `${count(current.done)} of ${count(total)}`;
-    };
-    const offer = (/** @type {HTMLElement[]} */ ...buttons) => {
-      fill(actions, buttons);
-      buttons[0].focus();
-    };
-    const run = async () => {
-      retries.delete(run);
-      if (current.running || !root.isConnected) return;
-      if (Date.now() - source.time > RESUME_WITHIN) return report(source, current);
-      notice.textContent = "";
-      offer(button("Pause", "", () => current.pause()));
-      const problem = await current.run(paint);
-      if (!current.queue.length) return report(source, current);
-      paint();
-      notice.textContent = problem ?? "Paused.";
-      if (problem) retries.add(run);
-      offer(button("Go on", "primary", run, { "data-write": true }), button("End", "", () => report(source, current)));
-    };
-    run();
-  };
-
-  /** @param {Source} source @param {ImportJob} job */
-  const report = (source, { added, repeated, isResumed, rejected, queue }) => {
-    forget();
-    // After a reload, it is one import all the same.
-    if (isResumed) [added, repeated] = [added + repeated, 0];
-    rejected.sort((a, b) => a.line - b.line);
-    const save = () => {
-      const [header] = readRows(source.text, source.pasted);
-      saveCsv("rejected.csv", [
-        ...(source.header ? [[...header.cells, "problem"]] : []),
-        ...rejected.map(({ cells, problems }) => [...cells, problems.filter(Boolean).join(" ")]),
-      ]);
-    };
-    const title = el("h2", { tabindex: -1 }, `${plural(added, "animal was", "animals were")} added`);
-    const [left, bad] = [queue.length, rejected.length];
-    fill(root, el("div.drop", { role: "status" }, title,
-      repeated > 0 && el("p", `${plural(repeated, "row")} of this file had been added before; ${repeated === 1 ? "it was" : "they were"} not added again.`),
-      left > 0 && el("p", `${plural(left, "row was", "rows were")} not added.`),
-      bad > 0 && el("p", `${plural(bad, "row was", "rows were")} rejected. Save them, correct them, and import them again.`),
-      el("div.bar", bad > 0 && button("Save the rejected rows", "", save), el("a.btn", { href: "#/animals" }, "Show animals"),
-        button("Import another file", "", () => choose()))),
-      bad > 0 && tableOf(el("tbody", rejected.slice(0, MAX_SHOWN).map(rowOf))));
-    title.focus();
+  const run = () => {
+    show(3);
+    showRun(root, end, () => choose());
   };
 
   const drag = (/** @type {DragEvent} */ event) => {
     event.preventDefault();
     const file = event.dataTransfer?.files[0];
-    if (event.type === "drop" && file && !job?.running) open(file);
+    if (event.type === "drop" && file && !currentImport()) openChosen(file);
   };
   document.addEventListener("dragover", drag, { signal: end });
   document.addEventListener("drop", drag, { signal: end });
-  // Without a key, as another tab has signed out, there is nothing to wait for.
-  addEventListener("beforeunload", (event) => job?.running && key.id && event.preventDefault(), { signal: end });
-  end.addEventListener("abort", () => job?.pause());
 
-  const saved = interrupted();
-  const isOurs = saved?.key === key.id;
-  if (!saved) choose();
-  else if (isOurs && Date.now() - saved.time < RESUME_WITHIN) check(saved);
-  else {
-    choose(`The import of ${saved.name} was interrupted after ${plural(nextRow(), "row")}, and cannot be resumed ` +
-      `${isOurs ? "after 20 hours" : "with another API key"}. Check which animals were added, and import the other rows as a new file.`);
-  }
-
+  if (currentImport()) run();
+  else choose();
   return {};
 }

@@ -1,10 +1,10 @@
 // One order: its animal, price, buyer and reference, and their corrections.
 
-import { get, send } from "../api.js";
-import { actButton, showFailure, toast } from "../app.js";
-import { button, el, fill, pill } from "../dom.js";
+import { getKept, send } from "../api.js";
+import { actButton, retries, showFailure, toast } from "../app.js";
 import { saleDetails } from "../details.js";
-import { confirm } from "../forms.js";
+import { confirm } from "../dialogs.js";
+import { button, closeLink, el, empty, fill, nameOf, pill } from "../dom.js";
 import { names } from "../names.js";
 import { correctSale } from "../sale.js";
 import { can } from "../session.js";
@@ -18,7 +18,8 @@ export function orderPanel(id, changed) {
   const title = el("h2", { tabindex: -1 }, `Order ${id}`);
   const content = el("div", el("p.more", "Loading…"));
   const element = el("aside.panel", { "aria-label": "Order" }, title, content,
-    el("a.close", { href: "#/orders", "aria-label": "Close" }, "×"));
+    closeLink("orders"));
+  const end = new AbortController();
 
   /** The time of the order that is shown: responses may overtake each other. */
   let shown = 0;
@@ -37,11 +38,11 @@ export function orderPanel(id, changed) {
       changed(now);
     };
     fill(content,
-      el("p.meta", name ? el("a", { href: `#/animals/${petId}` }, name) : `Animal ${petId}`,
+      el("p.meta", name ? nameOf("a", name, { href: `#/animals/${petId}` }) : el("span", `Animal ${petId}`),
         " · placed ", timeOf(order.createdAt), " · changed ", timeOf(order.updatedAt)),
       pill(status, status === "placed" ? "open" : status),
       el("h3", "Sale"), ...(details.length ? details : [el("p.hint", "No price, buyer or reference is recorded.")]),
-      el("div.actions", can("orders:write") && [
+      el("div.actions", name && el("a.btn", { href: `#/animals/${petId}` }, "Show the animal"), can("orders:write") && [
         isOpen && button("Correct…", "", () => correctSale(order, etag, take), { "data-write": true }),
         buyer && actButton("Erase buyer…", "danger", async () => {
           if (!(await confirm("Erase the buyer?", `${buyer.name} is removed from order ${id}. This cannot be undone.`, "Erase"))) return;
@@ -55,13 +56,24 @@ export function orderPanel(id, changed) {
 
   const load = async () => {
     try {
-      const { data, etag } = await get(path);
+      const { data, etag, isOld } = await getKept(path);
       await names.load([], [data.petId]);
+      if (isOld) retries.add(() => void (end.signal.aborted || load()));
       paint(data, etag);
     } catch (error) {
-      showFailure(content, error, load);
+      if (/** @type {any} */ (error).status === 404) fill(content, empty("There is no such order"));
+      else showFailure(content, error, load);
     }
   };
   load();
-  return { id, element, load, focus: () => title.focus() };
+  return {
+    id,
+    element,
+    load,
+    focus: () => title.focus(),
+    close() {
+      end.abort();
+      element.remove();
+    },
+  };
 }

@@ -3,9 +3,9 @@
 import { api, getAll, send } from "../api.js";
 import { actButton, load as loadPart, showFailure, toast } from "../app.js";
 import { DAY, dayOf, onDay } from "../days.js";
+import { confirm } from "../dialogs.js";
 import { el, pill } from "../dom.js";
 import { count, plural } from "../format.js";
-import { confirm } from "../forms.js";
 import { liveList, newButton, table } from "../list.js";
 import { names } from "../names.js";
 import { canGrant, describeScopes, roleOf } from "../roles.js";

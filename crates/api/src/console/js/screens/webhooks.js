@@ -1,23 +1,19 @@
 // Webhooks: their state, what could not be delivered, and tests.
 
+import { go } from "../address.js";
 import { get, getAll, send } from "../api.js";
 import { actButton, showFailure, toast } from "../app.js";
-import { button, el, empty, pill, update } from "../dom.js";
+import { confirm } from "../dialogs.js";
+import { button, closeLink, el, empty, nameOf, pill, update } from "../dom.js";
 import { ago, plural } from "../format.js";
-import { confirm, dialog, field, formDialog } from "../forms.js";
 import { liveList, newButton, table } from "../list.js";
 import { names } from "../names.js";
-import { postOnce } from "../once.js";
 import { can, canSee } from "../session.js";
 import { every, timeOf, when } from "../times.js";
+import { replayDialog, rotateSecret, webhookDialog } from "../webhook-dialogs.js";
 import { petOf, sentence } from "../words.js";
 
 /** @import { Delivery, Mount, StoreEvent, Webhook } from "../../types" */
-
-const TYPES = [
-  "pet.created", "pet.updated", "pet.deleted", "order.placed", "order.updated", "order.completed",
-  "order.cancelled", "order.returned", "category.updated", "category.deleted", "key.created", "key.rotated", "key.revoked",
-];
 
 /** @type {Mount} */
 export function mount(root, rest, end) {
@@ -35,8 +31,8 @@ export function mount(root, rest, end) {
     row(webhook) {
       const { id, url, description, state, failingSince } = webhook;
       const href = `#/webhooks/${id}`;
-      return el("tr", { class: id === Number(rest) && "selected", onclick: () => (location.hash = href) },
-        el("td", el("a", { href }, url), description && el("small.muted.block", description)),
+      return el("tr", { class: id === Number(rest) && "selected", onclick: () => go(href) },
+        el("td", nameOf("a", url, { href }), description && el("small.muted.block", description)),
         el("td", state === "enabled" && failingSince ? pill("retrying", "failing") : pill(state)),
         el("td.muted", progress(webhook)));
     },
@@ -45,7 +41,10 @@ export function mount(root, rest, end) {
   });
   const split = el("div.split", el("section", { "aria-label": "List" },
     el("div.bar", el("p.hint", "Every change is sent to the URLs of other programs."),
-      newButton(canWrite, "Add webhook", () => create())),
+      newButton(canWrite, "Add webhook", async () => webhookDialog(undefined, (webhook) => {
+        list.take(webhook);
+        go(`#/webhooks/${webhook.id}`);
+      }))),
     table(["URL", "State", "Deliveries"], list.body), list.more));
   root.append(split);
 
@@ -98,7 +97,7 @@ export function mount(root, rest, end) {
       await load();
     };
     const now = el("aside.panel", { "aria-label": "Webhook" },
-      el("h2", { tabindex: -1 }, url),
+      nameOf("h2", url, { tabindex: -1 }),
       el("p.meta", description && `${description} · `, `added ${when(createdAt)} by ${names.who(String(keyId))}`),
       el("div", { class: `notice ${kind}` }, el("span", state), el("span", progress(webhook))),
       el("div.actions", canWrite && [
@@ -111,6 +110,7 @@ export function mount(root, rest, end) {
         state === "enabled"
           ? actButton("Disable", "", () => set("disabled"))
           : actButton("Enable", "", () => set("enabled")),
+        button("Edit…", "", () => webhookDialog(list.get(id), changed), { "data-write": true, "data-edit": true }),
       ]),
       el("div", { role: "alert" }, result.cloneNode(true)),
       el("h3", "Failed deliveries"),
@@ -118,14 +118,17 @@ export function mount(root, rest, end) {
       el("p.hint", deliveries?.length === 0 && "None."),
       el("h3", "Sends"),
       el("p.hint", types.join(", ")),
-      el("div.foot", canWrite && actButton("Delete webhook…", "small danger quiet", async () => {
+      el("div.foot", canWrite && [
+        actButton("Rotate secret…", "small", () => rotateSecret(list.get(id) ?? webhook)),
+        button("Send again…", "small", () => replayDialog(list.get(id) ?? webhook, changed), { "data-write": true }),
+      ], canWrite && actButton("Delete webhook…", "small danger quiet", async () => {
         if (!(await confirm("Delete this webhook?", `Nothing more is sent to ${url}.`, "Delete"))) return;
         await send("DELETE", path);
         toast("The webhook was deleted.");
         // Another one may be shown by now.
-        if (rest === String(id)) location.hash = "#/webhooks";
+        if (rest === String(id)) go("#/webhooks");
       })),
-      el("a.close", { href: "#/webhooks", "aria-label": "Close" }, "×"));
+      closeLink("webhooks"));
     if (panel.isConnected) return update(panel, now);
     panel = now;
     split.append(panel);
@@ -160,28 +163,11 @@ export function mount(root, rest, end) {
     await names.load(known.map(({ keyid }) => keyid), known.map(petOf));
   };
 
-  const create = async () => {
-    const url = el("input", { type: "url", required: true, placeholder: "https://…" });
-    const description = el("input", { maxlength: 200 });
-    const types = TYPES.filter(canSee).map((value) => el("input", { type: "checkbox", checked: true, value }));
-    const post = postOnce();
-    formDialog(["Add webhook", "Add webhook"], [field("URL", url), field("Description", description),
-      el("fieldset", el("legend", "Send"), types.map((box) => el("label.check", box, box.value)))], async () => {
-      const chosen = types.filter(({ checked }) => checked).map(({ value }) => value);
-      const { data } = await post("webhooks", { url: url.value, description: description.value || null, types: chosen });
-      const { secret, ...webhook } = data;
-      showSecret(secret);
-      list.take(webhook);
-      location.hash = `#/webhooks/${webhook.id}`;
-    });
-  };
-
-  const showSecret = (secret = "") => {
-    const input = el("input", { readonly: true, value: secret, onfocus: () => input.select() });
-    const copy = () => navigator.clipboard.writeText(secret).then(() => toast("Copied."));
-    const box = dialog("The webhook was added",
-      field("Secret", input, el("small", "Its receiver verifies signatures with it. It is not shown again.")),
-      el("div.actions", navigator.clipboard && button("Copy", "primary", copy), button("Done", "", () => box.close())));
+  /** Shows a webhook as it is now. @param {Webhook} webhook */
+  const changed = (webhook) => {
+    list.take(webhook);
+    paint();
+    load();
   };
 
   load();

@@ -1,0 +1,30 @@
+// An animal in the list: its name, and a second line with what tells it apart.
+
+import { go, itemHref } from "./address.js";
+import { el, nameOf, pill } from "./dom.js";
+import { groupDigits } from "./format.js";
+import { names } from "./names.js";
+import { formatPrice } from "./price.js";
+import { ageOf } from "./times.js";
+
+/** @import { Child, Pet } from "../types" */
+
+/** Parts of a line, with a dot between them. @param {Child[]} parts */
+export const line = (...parts) => {
+  const shown = parts.filter(Boolean);
+  return shown.flatMap((part, at) => (at ? [" · ", part] : [part]));
+};
+
+/** @param {Pet} pet */
+export function animalRow(pet, isSelected = false) {
+  const { id, name, categoryId, status, breed, sex, birthDate, price, microchip, location } = pet;
+  const href = itemHref("animals", String(id));
+  // The row outlives its cells, and the filters may change.
+  return el("tr", { class: isSelected && "selected", onclick: () => go(itemHref("animals", String(id))) },
+    el("td.main", nameOf("a", name, { href }), el("small.line",
+      line(breed && el("span", breed), el("span", names.category(categoryId)), sex && sex !== "unknown" && el("span", sex),
+        birthDate && el("span", ageOf(birthDate)), location && el("span.narrow", location), microchip && el("span.digits", groupDigits(microchip))))),
+    el("td.wide.place", location),
+    el("td.amount", price && formatPrice(price)),
+    el("td", status ? pill(status) : pill("none", "not for sale")));
+}

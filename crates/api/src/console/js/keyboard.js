@@ -1,0 +1,53 @@
+// The keyboard: one key per task.
+
+import { go, hrefOf, parseAddress } from "./address.js";
+import { load } from "./app.js";
+import { byId, controls } from "./dom.js";
+import { scan } from "./scanner.js";
+
+const root = byId("screen");
+const find = (selector = "") => /** @type {HTMLElement | null} */ (document.querySelector(selector));
+const isSignedIn = () => !root.hidden;
+
+/** @param {Element} target */
+function moveInList(target, isDown = true) {
+  const row = target.closest("tr[data-key]");
+  const to = isDown ? row?.nextElementSibling : row?.previousElementSibling;
+  controls(row ? to : find("tr[data-key]"))[0]?.focus();
+}
+
+/** Closes the panel, even while it is loading. */
+function closePanel() {
+  const { screen, rest, filters } = parseAddress() ?? { screen: "", rest: "" };
+  if (rest && isSignedIn()) go(hrefOf(screen, "", filters));
+  else find(":focus")?.blur();
+}
+
+export const showKeys = () => load(import("./keys.js")).then(({ keysDialog }) => keysDialog());
+
+document.addEventListener("keydown", (event) => isSignedIn() && scan(event), true);
+document.addEventListener("keydown", (event) => {
+  const { key, repeat } = event;
+  const target = /** @type {Element} */ (event.target);
+  // A key that is held down must not sell an animal and take it back.
+  if (repeat && key === "Enter") return event.preventDefault();
+  if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
+  const isSearch = target.matches("[data-search]");
+  if (target.matches("input, select, textarea") && key !== "Escape" && !(isSearch && key === "ArrowDown")) return;
+  if (key === "n") find("[data-new]")?.click();
+  else if (key === "e" && find("[data-edit]")?.checkVisibility()) find("[data-edit]")?.click();
+  else if (key === "/") find("[data-search]")?.focus();
+  else if (key === "?" && isSignedIn()) showKeys();
+  // The menu closes by itself.
+  else if (key === "Escape" && find(":popover-open")) return;
+  else if (key === "Escape") closePanel();
+  else if ((key === "ArrowDown" || key === "ArrowUp") && find("tr[data-key]")) moveInList(target, key === "ArrowDown");
+  else return;
+  event.preventDefault();
+});
+
+// The fragment of the address names a screen, so a link cannot name an element.
+byId("skip").addEventListener("click", (/** @type {Event} */ event) => {
+  event.preventDefault();
+  (isSignedIn() ? root : byId("key")).focus();
+});

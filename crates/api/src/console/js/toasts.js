@@ -1,0 +1,62 @@
+// Messages that are shown for a while, where they cover nothing that can be pressed.
+
+import { byId, el } from "./dom.js";
+
+/** What can be pressed or typed into. */
+const CONTROLS = "a[href], button, input, select, textarea, summary, label";
+/** Between a message and what surrounds it, in pixels. */
+const [EDGE, STEP] = [16, 12];
+
+/** Shows a message for a while, and has it read aloud. */
+export function toast(text = "", kind = "") {
+  const close = el("button", { "aria-label": "Dismiss", onclick: () => box.remove() }, "×");
+  const box = el("div", { class: `toast ${kind}` }, el("span", text), close);
+  byId("toasts").append(box);
+  setTimeout(() => box.remove(), kind ? 15_000 : 5000);
+  place();
+}
+
+/** The part of the window that a control takes up. */
+function visibleControls() {
+  const all = [...document.querySelectorAll(CONTROLS)].filter((control) => !control.closest("#toasts"));
+  return all.map((control) => control.getBoundingClientRect())
+    .filter(({ width, height, bottom, top }) => width && height && bottom > 0 && top < innerHeight);
+}
+
+/**
+ * Moves the messages to the lowest place that is free, at the right, at the left or in the middle. If there is none,
+ * the newest message stands alone.
+ */
+function place() {
+  const box = byId("toasts");
+  if (!box.childElementCount) return;
+  const { width, height } = box.getBoundingClientRect();
+  const taken = visibleControls();
+  const isFree = (/** @type {number} */ left, /** @type {number} */ top) => !taken.some((rect) =>
+    left < rect.right && left + width > rect.left && top < rect.bottom && top + height > rect.top);
+  const columns = [innerWidth - width - EDGE, EDGE, (innerWidth - width) / 2];
+  for (let top = innerHeight - height - EDGE; top > EDGE; top -= STEP) {
+    const left = columns.find((column) => isFree(column, top));
+    if (left === undefined) continue;
+    box.style.inset = `${top}px auto auto ${left}px`;
+    return;
+  }
+  box.style.inset = "";
+  if (box.childElementCount < 2) return;
+  box.firstElementChild.remove();
+  place();
+}
+
+let isPlanned = false;
+/** Once per frame. */
+function plan() {
+  if (isPlanned || !byId("toasts").childElementCount) return;
+  isPlanned = true;
+  requestAnimationFrame(() => {
+    isPlanned = false;
+    place();
+  });
+}
+addEventListener("scroll", plan, { passive: true, capture: true });
+addEventListener("resize", plan);
+new MutationObserver(plan).observe(document.body, { childList: true, subtree: true, attributeFilter: ["hidden", "open", "class"] });
