@@ -512,7 +512,8 @@ where
         }
         // If the service left a body unread, hyper closes before it has written all of the
         // response. It continues to write whenever it is polled.
-        if this.blocked_at.is_some() && !this.closing && !this.ended {
+        let is_http1 = this.scanner.is_some();
+        if is_http1 && this.blocked_at.is_some() && !this.closing && !this.ended {
             return Poll::Pending;
         }
         this.closing = true;
