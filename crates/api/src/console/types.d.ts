@@ -253,6 +253,8 @@ export type ImportSource = {
 };
 /** An import that has started. */
 export type KeptImport = { id: string; key: number; name: string; hash: string; time: number; headings: string[]; invalid: RejectedRow[] };
+/** The result of a change of a batch. */
+export type BatchResult = { status: number; id?: number; error?: { code: string; message: string } };
 /** A batch of an import, or its outcome. */
 export type KeptChunk = {
   import: string;

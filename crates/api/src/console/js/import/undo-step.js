@@ -2,9 +2,9 @@
 
 import { ApiError } from "../api.js";
 import { message, sentenceOf, showFailure } from "../app.js";
+import { confirm } from "../dialogs.js";
 import { button, el, fill } from "../dom.js";
 import { count, plural } from "../format.js";
-import { confirm } from "../forms.js";
 import { table } from "../list.js";
 import { names } from "../names.js";
 import { isTooOld, undo } from "./history.js";

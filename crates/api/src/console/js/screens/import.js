@@ -1,6 +1,7 @@
 // Import from a spreadsheet: choose a file, say what its columns are, check, import, and undo.
 
 import { load, toast } from "../app.js";
+import { newBatchId } from "../batches.js";
 import { button, el, fill } from "../dom.js";
 import { ago, count, plural } from "../format.js";
 import { showCheck, outcomeText } from "../import/check-step.js";
@@ -8,7 +9,7 @@ import { mapped, showColumns } from "../import/columns-step.js";
 import { openFile } from "../import/file.js";
 import { firstTable } from "../import/header.js";
 import { hashOf, pastImports, remember } from "../import/history.js";
-import { ImportJob, RESUME_WITHIN, newImportId } from "../import/job.js";
+import { ImportJob, RESUME_WITHIN } from "../import/job.js";
 import { forgetImport, keptChunks, keptImports } from "../import/kept.js";
 import { currentImport, showRun, startImport } from "../import/run-step.js";
 import { readRows } from "../import/text.js";
@@ -153,7 +154,7 @@ export function mount(outer, _, end) {
     showCheck(root, source, end, {
       async start(rows, invalid) {
         const { name, hash, header } = source;
-        startImport(await ImportJob.start({ id: newImportId(), key: key.id, name, hash, headings: header.headings, invalid }, rows));
+        startImport(await ImportJob.start({ id: newBatchId(), key: key.id, name, hash, headings: header.headings, invalid }, rows));
         if (!end.aborted) run();
       },
       back: () => columns(source),
