@@ -36,7 +36,7 @@ const STANDARD_HEADERS: [&str; 11] = [
 ];
 
 /// A body that is valid for every operation; some ignore it.
-pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1,"url":"https://receiver.example/","after":"now","scopes":["pets:read"],"changes":[{"create":{"name":"A","categoryId":1}}]}"#;
+pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1,"url":"https://receiver.example/","after":"now","scopes":["pets:read"],"changes":[{"create":{"name":"A","categoryId":1}}],"batchId":"1"}"#;
 
 /// The id of an event that no store has.
 const EVENT: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";

@@ -43,7 +43,7 @@ export async function openConsole(browser, address, key, { width = 1440, height 
   page.on("pageerror", (error) => problems.push(String(error)));
   // The browser asks before typing is lost that nobody wanted to keep: the page is left, but not unnoticed.
   page.on("dialog", (dialog) => {
-    problems.push(`a dialog: ${dialog.type()} ${dialog.message()}`);
+    problems.push(`a dialog: ${dialog.message()}`);
     if (page.listenerCount("dialog") === 1) return dialog.accept();
   });
   page.on("request", (request) => request.url().startsWith(address) || problems.push(`a request to ${request.url()}`));

@@ -68,7 +68,10 @@ async fn pets(store: &Store) -> Vec<Pet> {
 }
 
 async fn an_import_that_updates_can_be_undone(backend: Backend) {
-    let TestStore { store, .. } = TestStore::open(backend).await;
+    let TestStore {
+        store,
+        database: _database,
+    } = TestStore::open(backend).await;
     for name in ["A", "B", "C"] {
         store.pet_create(1, new(name), None).await.unwrap();
     }
@@ -118,7 +121,10 @@ async fn an_import_that_updates_can_be_undone(backend: Backend) {
 }
 
 async fn a_chunk_with_an_impossible_update_is_rejected(backend: Backend) {
-    let TestStore { store, .. } = TestStore::open(backend).await;
+    let TestStore {
+        store,
+        database: _database,
+    } = TestStore::open(backend).await;
     store.pet_create(1, new("A"), None).await.unwrap();
     let updates = vec![update(1, r#"{"name":"A2"}"#), update(99, "{}")];
     let rejected = write(&store, &chunk(0, 3, vec![new("B")], updates)).await;

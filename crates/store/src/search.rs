@@ -188,10 +188,20 @@ impl Store {
     }
 }
 
-/// Returns the number of pets that are read for each of several words: a page, and more if some of
-/// them may not match.
+/// Returns the number of pets that are read for each of several words of a term: a page, and more
+/// if some of them may not match the rest of the filter.
 fn ids_per_word(query: &ListQuery<PetFilter>, words: usize) -> usize {
     let page = usize::from(query.limit.get()) + 1;
+    let PetFilter {
+        statuses,
+        category_id,
+        search,
+        ..
+    } = &query.filter;
+    let is_one_term = search.as_ref().is_some_and(|it| it.terms().len() == 1);
+    if is_one_term && statuses.is_none() && category_id.is_none() {
+        return page;
+    }
     page.max(MAX_EXAMINED as usize / words.max(1))
 }
 
