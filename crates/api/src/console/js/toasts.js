@@ -7,12 +7,17 @@ const CONTROLS = "a[href], button, input, select, textarea, summary, label";
 /** Between a message and what surrounds it, in pixels. */
 const [EDGE, STEP] = [16, 12];
 
-/** Shows a message for a while, and has it read aloud. */
-export function toast(text = "", kind = "") {
+/**
+ * Shows a message for a while, and has it read aloud. It may offer an action, and stays while that is about to be used.
+ * @param {{ label: string, time: number, run(): void }} [action]
+ */
+export function toast(text = "", kind = "", action) {
   const close = el("button", { "aria-label": "Dismiss", onclick: () => box.remove() }, "×");
-  const box = el("div", { class: `toast ${kind}` }, el("span", text), close);
+  const offer = action && el("button.offer", { "data-write": true, onclick: () => (box.remove(), action.run()) }, action.label);
+  const box = el("div", { class: `toast ${kind}` }, el("span", text), offer, close);
   byId("toasts").append(box);
-  setTimeout(() => box.remove(), kind ? 15_000 : 5000);
+  const end = () => void (offer && box.matches(":hover, :focus-within") ? setTimeout(end, 1000) : box.remove());
+  setTimeout(end, action?.time ?? (kind ? 15_000 : 5000));
   place();
 }
 

@@ -13,11 +13,12 @@ import { ImportJob, RESUME_WITHIN } from "../import/job.js";
 import { forgetImport, keptChunks, keptImports } from "../import/kept.js";
 import { currentImport, showRun, startImport } from "../import/run-step.js";
 import { readRows } from "../import/text.js";
-import { showUndo } from "../import/undo-step.js";
+import { showUndo, titleOf } from "../import/undo-step.js";
 import { loadWords } from "../import/words.js";
 import { FileError } from "../import/zip.js";
 import { table } from "../list.js";
 import { key } from "../session.js";
+import { loadStyles } from "../styles.js";
 
 /** @import { ImportSource, KeptImport, Mount, PastImport, Sheet, Table } from "../../types" */
 
@@ -25,12 +26,7 @@ const STEPS = ["File", "Columns", "Check", "Import"];
 const INTRODUCTION = "Drop an Excel workbook (.xlsx) or a CSV file here. The names of its columns are recognised in several " +
   "languages, and nothing is changed before you have seen what would be.";
 
-/** Its styles are not part of the first screen. @type {Promise<void>} */
-const styled = new Promise((resolve) => {
-  const href = new URL("../../import.css", import.meta.url).href;
-  document.head.append(el("link", { rel: "stylesheet", href, onload: () => resolve(), onerror: () => resolve() }));
-});
-await styled;
+await loadStyles("import.css");
 
 /** @type {Mount} */
 export function mount(outer, _, end) {
@@ -63,17 +59,17 @@ export function mount(outer, _, end) {
     const notices = await Promise.all(kept.map(interruptedNotice));
     const all = pastImports().filter(({ id }) => !kept.some((other) => other.id === id));
     fill(section, notices, all.length > 0 && [
-      el("h2.section", "Recent imports on this device"),
-      table(["File", "When", "Outcome", ""], el("tbody", all.map(pastRow))),
+      el("h2.section", "Recent imports and changes on this device"),
+      table(["Import or change", "When", "Outcome", ""], el("tbody", all.map(pastRow))),
     ]);
   };
 
   /** @param {PastImport} past */
   const pastRow = (past) => {
-    const label = { "data-write": true, "aria-label": `Undo the import of ${past.name}…` };
-    const undo = past.added + past.changed > 0 && button("Undo…", "small", () => showUndo(root, past, end, choose), label);
+    const label = { "data-write": true, "aria-label": `Undo ${titleOf(past)}…` };
+    const undo = past.added + past.changed + (past.deleted ?? 0) > 0 && button("Undo…", "small", () => showUndo(root, past, end, choose), label);
     return el("tr", el("td", el("b", past.name)), el("td.when", { title: new Date(past.time).toLocaleString() }, ago(past.time)),
-      el("td", outcomeText(past.added, past.changed)), el("td.steps", past.undone ? el("span.muted", "undone") : undo));
+      el("td", outcomeText(past.added, past.changed, past.deleted)), el("td.steps", past.undone ? el("span.muted", "undone") : undo));
   };
 
   /** @param {KeptImport} kept */
