@@ -277,7 +277,7 @@ export type MemberChange = { name: string; update?: object; effect(done: number)
 export type ManyOptions = {
   section: HTMLElement;
   path(): string;
-  total(): { value?: number; text: string };
+  total(): { value?: number; text: string; isNarrowed: boolean };
   /** The category that the list is narrowed to. */
   categoryId(): string;
   end: AbortSignal;

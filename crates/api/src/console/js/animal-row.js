@@ -23,7 +23,8 @@ export function animalRow(pet, isOpen, pick) {
   return el("tr", { class: isOpen && "selected", onclick: () => go(itemHref("animals", String(id))) }, pick,
     el("td.main", nameOf("a", name, { href }), el("small.line",
       line(breed && el("span", breed), el("span", names.category(categoryId)), sex && sex !== "unknown" && el("span", sex),
-        birthDate && el("span", ageOf(birthDate)), location && el("span.narrow", location), microchip && el("span.digits", groupDigits(microchip))))),
+        birthDate && el("span", ageOf(birthDate))),
+      location && el("span.narrow", " · ", location), microchip && el("span.digits", " · ", groupDigits(microchip)))),
     el("td.wide.place", location),
     el("td.amount", price && formatPrice(price)),
     el("td", status ? pill(status) : pill("none", "not for sale")));

@@ -21,32 +21,35 @@ export function toast(text = "", kind = "", action) {
   place();
 }
 
-/** The part of the window that a control takes up. */
-function visibleControls() {
-  const all = [...document.querySelectorAll(CONTROLS)].filter((control) => !control.closest("#toasts"));
+/** The parts of the window that controls take up, except those in some elements. */
+function visibleControls(except = "") {
+  const all = [...document.querySelectorAll(CONTROLS)].filter((control) => !control.closest(except));
   return all.map((control) => control.getBoundingClientRect())
     .filter(({ width, height, bottom, top }) => width && height && bottom > 0 && top < innerHeight);
 }
 
 /**
- * Moves the messages to the lowest place that is free, at the right, at the left or in the middle. If there is none,
- * the newest message stands alone.
+ * Moves the messages to the lowest place that is free, at the right, at the left or in the middle; if there is none, to
+ * one where they cover rows, which can be scrolled. If there is none either, the newest message stands alone.
  */
 function place() {
   const box = byId("toasts");
   if (!box.childElementCount) return;
-  const { width, height } = box.getBoundingClientRect();
-  const taken = visibleControls();
-  const isFree = (/** @type {number} */ left, /** @type {number} */ top) => !taken.some((rect) =>
-    left < rect.right && left + width > rect.left && top < rect.bottom && top + height > rect.top);
-  const columns = [innerWidth - width - EDGE, EDGE, (innerWidth - width) / 2];
-  for (let top = innerHeight - height - EDGE; top > EDGE; top -= STEP) {
-    const left = columns.find((column) => isFree(column, top));
-    if (left === undefined) continue;
-    box.style.inset = `${top}px auto auto ${left}px`;
-    return;
-  }
+  // Its place would limit its width.
   box.style.inset = "";
+  const { width, height } = box.getBoundingClientRect();
+  const columns = [innerWidth - width - EDGE, EDGE, (innerWidth - width) / 2];
+  for (const except of ["#toasts", "#toasts, tbody"]) {
+    const taken = visibleControls(except);
+    const isFree = (/** @type {number} */ left, /** @type {number} */ top) => !taken.some((rect) =>
+      left < rect.right && left + width > rect.left && top < rect.bottom && top + height > rect.top);
+    for (let top = innerHeight - height - EDGE; top > EDGE; top -= STEP) {
+      const left = columns.find((column) => isFree(column, top));
+      if (left === undefined) continue;
+      box.style.inset = `${top}px auto auto ${left}px`;
+      return;
+    }
+  }
   if (box.childElementCount < 2) return;
   box.firstElementChild.remove();
   place();

@@ -71,9 +71,9 @@ export function selectionBar(picked, { section, path, total, categoryId, end }) 
     const size = picked.ids.size;
     element.hidden = !size && !isBusy;
     number.textContent = `${count(size)} selected`;
-    const { value, text } = total();
-    all.hidden = value !== undefined && size >= value && !text.endsWith("+");
-    all.textContent = value === undefined ? "Select all that match" : `Select all ${text}${path().includes("&sort=desc&") ? " that match" : ""}`;
+    const { value = Infinity, text, isNarrowed } = total();
+    all.hidden = size >= value && text === count(value);
+    all.textContent = `Select all ${text}${isNarrowed ? " that match" : ""}`;
   };
 
   const bar = {
@@ -110,11 +110,14 @@ export function selectionBar(picked, { section, path, total, categoryId, end }) 
     const cancel = button("Cancel", "small", () => walk.abort());
     const signal = AbortSignal.any([end, walk.signal]);
     const { value = MAX_SELECTED } = total();
+    const first = path();
     try {
-      for (let next = path(); next && !signal.aborted;) {
+      for (let next = first; next && !signal.aborted;) {
         bar.progress(`${count(picked.ids.size)} selected…`, picked.ids.size, value, cancel);
         /** @type {Result} */
         const page = await get(next, signal);
+        // Another list is shown by now.
+        if (path() !== first) break;
         const room = MAX_SELECTED - picked.ids.size;
         const found = page.data.map(({ id = 0 }) => id).filter((/** @type {number} */ id) => !picked.ids.has(id));
         picked.set(found.slice(0, room));

@@ -86,8 +86,13 @@ const finished = (job, bar) => new Promise((resolve) => {
   run();
 });
 
+/** @type {Promise<unknown>} */
+let last = Promise.resolve();
+/** Runs after what was started before: the bar shows one thing at a time. @param {() => Promise<void>} work */
+const inTurn = (work) => void (last = last.then(work, work));
+
 /** Changes or deletes animals, and offers to undo it. @param {number[]} ids @param {MemberChange} change @param {ManyBar} bar */
-export async function changeMany(ids, change, bar) {
+export const changeMany = (ids, change, bar) => inTurn(async () => {
   const { update } = change;
   const batches = await batchesOf(ids.map((id) => ({ id, change: update ? { id, update } : { id, delete: true } })));
   const job = new ManyJob(change, ids.length, batches);
@@ -95,12 +100,18 @@ export async function changeMany(ids, change, bar) {
   await finished(job, bar);
   running.delete(job);
   if (!update) for (const id of job.changed) bar.picked.drop(id);
-  const isWanted = job.rejected.length > 0 || !job.isDone ? await report(job) : undefined;
   bar.idle();
-  if (isWanted) undoMany(job.past, bar);
+  const isUnwanted = (job.rejected.length > 0 || !job.isDone) && (await report(job));
+  if (isUnwanted) undoMany(job.past, bar);
   else if (job.changed.length) {
     toast(change.effect(job.changed.length), "", { label: "Undo", time: UNDO_FOR, run: () => undoMany(job.past, bar) });
   }
+});
+
+/** A link in it leads to an animal. @param {HTMLDialogElement} box */
+function asReport(box) {
+  box.classList.add("large", "many-report");
+  box.addEventListener("click", ({ target }) => target instanceof HTMLAnchorElement && box.close());
 }
 
 /** Lists what was not changed, with the reasons. Returns whether all is to be undone. @param {ManyJob} job @returns {Promise<boolean>} */
@@ -118,13 +129,13 @@ async function report(job) {
       el("div.actions", button("Close", "primary", () => box.close(), { autofocus: true }),
         rejected.length > 0 && button("Save the list", "", save),
         changed.length > 0 && button("Undo", "danger", () => (resolve(true), box.close()), { "data-write": true })));
-    box.classList.add("large", "many-report");
+    asReport(box);
     box.addEventListener("close", () => resolve(false));
   });
 }
 
 /** @param {PastImport} past @param {ManyBar} bar */
-async function undoMany(past, bar) {
+const undoMany = (past, bar) => inTurn(async () => {
   const total = past.changed + (past.deleted ?? 0);
   const paint = (undone = 0) => bar.progress(`Undoing ${count(undone)} of ${count(total)}`, undone, total);
   paint();
@@ -135,11 +146,11 @@ async function undoMany(past, bar) {
     await names.load([], kept.slice(0, MAX_NAMED).map(({ id }) => id));
     const box = dialog(`${plural(kept.length, "animal was", "animals were")} kept`, el("p", text), keptTable(kept),
       el("div.actions", button("Close", "primary", () => box.close(), { autofocus: true })));
-    box.classList.add("large", "many-report");
+    asReport(box);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     toast(isTooOld(error) ? TOO_OLD : `The undo stopped. ${message(error)} You can continue it under Import.`, "danger");
   } finally {
     bar.idle();
   }
-}
+});

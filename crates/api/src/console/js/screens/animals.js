@@ -103,7 +103,10 @@ export function mount(root, rest, end, filters) {
   const section = el("section", { "aria-label": "List" });
   /** @type {Selection | null} */
   const picked = canWrite ? selection(list.body, { section, end, path: () => pathOf(100), categoryId: () => filter.categoryId,
-    total: () => ({ value: counts.of(filter.status), text: counts.textOf(counts.of(filter.status)) }) }) : null;
+    total() {
+      const value = counts.of(filter.status);
+      return { value, text: value === undefined ? "" : counts.textOf(value), isNarrowed: Object.values(filter).some(Boolean) };
+    } }) : null;
 
   const paintTitle = () =>
     titleList([filter.status, filter.categoryId && names.category(filter.categoryId), filter.q && `“${filter.q}”`]);
