@@ -56,7 +56,7 @@ impl Interruption {
 
 /// The change that a record makes.
 pub enum PetWrite {
-    Add(NewPet),
+    Add(Box<NewPet>),
     Change(Box<PetUpdate>),
 }
 
@@ -98,7 +98,7 @@ pub async fn add(
             let json = match write {
                 PetWrite::Add(pet) => {
                     let json = serde_json::to_string(&pet);
-                    part.pets.push(pet);
+                    part.pets.push(*pet);
                     json
                 }
                 PetWrite::Change(update) => {

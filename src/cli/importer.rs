@@ -74,7 +74,7 @@ pub struct Importer {
     last_event: Option<i64>,
 }
 
-/// What is written at a time.
+/// The animals and categories that are written at a time.
 #[derive(Default)]
 pub struct Part {
     pub pets: Vec<NewPet>,

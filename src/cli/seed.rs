@@ -70,7 +70,7 @@ impl Seed {
         let next = || {
             Ok(numbers.next().map(|number| {
                 let pet = random_pet(&mut random, &mut microchips);
-                (number, PetWrite::Add(pet), None)
+                (number, PetWrite::Add(Box::new(pet)), None)
             }))
         };
         let categories = unused_categories(&names);

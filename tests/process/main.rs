@@ -29,6 +29,7 @@ mod hostile_services;
 mod import_export;
 mod import_options;
 mod import_tables;
+mod import_updates;
 mod imports_while_served;
 #[cfg(target_arch = "x86_64")]
 mod instructions;

@@ -187,7 +187,7 @@ impl Plan {
                     let change = resolved.change()?;
                     PetWrite::Change(Box::new(PetUpdate { id, change }))
                 }
-                Step::Add => PetWrite::Add(resolved.pet),
+                Step::Add => PetWrite::Add(Box::new(resolved.pet)),
                 Step::Keep | Step::Invalid => return Ok(None),
             };
             Ok(Some((write, resolved.new_category)))

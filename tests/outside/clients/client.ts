@@ -87,13 +87,14 @@ assert.equal((await shop.GET("/pets/{petId}", { params: { path, header } })).res
 assert.deepEqual((await shop.GET("/store/orders", {})).data, []);
 
 const batch = await shop.POST("/pets/batch", {
-  body: { changes: [{ create: { name: "Pip", categoryId: 9 } }, { id: ids[4], update: { name: "Pet 5" } }, { id: 999_999, delete: true }] },
+  body: { changes: [{ create: { name: "" } }, { id: ids[4], update: { name: "Pet 5" } }, { id: 999_999, delete: true }] },
 });
 assert.ok(batch.data);
-assert.deepEqual(batch.data.results.map((result) => result.status), [201, 200, 404]);
+assert.deepEqual(batch.data.results.map((result) => result.status), [400, 200, 404]);
 assert.equal(batch.data.results[2].error?.code, "not_found");
-const pipPath = { petId: batch.data.results[0].id ?? 0 };
-assert.equal((await shop.DELETE("/pets/{petId}", { params: { path: pipPath } })).response.status, 204);
+const batchPath = { batchId: batch.data.batchId };
+const undone = await shop.POST("/pets/batch/{batchId}/undo", { params: { path: batchPath } });
+assert.deepEqual([undone.data?.undone, undone.data?.kept], [1, []]);
 
 const rex = await shop.POST("/pets", { body: { name: "Rex", categoryId: 1, status: "available" } });
 assert.ok(rex.data);

@@ -67,7 +67,7 @@ mod tests {
         let record = |at: Timestamp| {
             let key = at.to_string();
             let sql = "INSERT INTO idempotency_keys
-                       VALUES (1, ?1, zeroblob(32), 'succeeded', 1, ?2)";
+                       VALUES (1, ?1, zeroblob(32), 'succeeded', 1, ?2, NULL)";
             other.execute(sql, params![key, at.as_microsecond()])
         };
         let purged = async |db: &Sqlite| db.purge(Purge::IdempotencyKeys, RETENTION).await;
