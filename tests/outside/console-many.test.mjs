@@ -30,6 +30,13 @@ const selected = (page, number) => bar(page).getByText(`${number} selected`, { e
 const noneSelected = (page) => bar(page).waitFor({ state: "hidden" });
 const toast = (page, text) => page.locator(".toast").filter({ hasText: text });
 
+// The button of a message that offers to undo. While it has the focus, the message stays, however long a test takes.
+async function undoOf(page, text) {
+  const undo = toast(page, text).getByRole("button", { name: "Undo" });
+  await undo.focus();
+  return undo;
+}
+
 // Opens the list of a category, and waits for the text below it.
 async function openCategory(categoryId, foot, look, secret, more = "") {
   const page = await store.open(look, secret);
@@ -126,10 +133,10 @@ test("each member is changed, and undone from the message and from the history",
   const values = async (member) => (await petsOf(ids)).map((pet) => pet[member]);
 
   await change(page, "Location", (dialog) => dialog.getByLabel("Location").fill("Room 2"));
-  await toast(page, "3 animals have the location Room 2 now.").waitFor();
+  const undo = await undoOf(page, "3 animals have the location Room 2 now.");
   assert.deepEqual(await values("location"), ["Room 2", "Room 2", "Room 2", undefined]);
   await page.isAccessible();
-  await page.button("Undo").click();
+  await undo.click();
   await toast(page, "3 animals are as before.").waitFor();
   assert.deepEqual(await petsOf(ids), before);
   await selected(page, 3);
@@ -202,11 +209,11 @@ test("all that match a search are selected over several pages, changed, exported
   await page.button("Cancel").click();
   await tool(page, "Delete").click();
   await page.button("Delete 110 animals").click();
-  await toast(page, "110 animals were deleted.").waitFor();
+  const undo = await undoOf(page, "110 animals were deleted.");
   await noneSelected(page);
   await page.getByText("No animal matches").waitFor();
   assert.equal((await moved()).length, 120);
-  await toast(page, "110 animals were deleted.").getByRole("button", { name: "Undo" }).click();
+  await undo.click();
   await toast(page, "110 animals are as before.").waitFor();
   assert.deepEqual(await moved(), before);
   await page.getByRole("link", { name: "Pup 220", exact: true }).waitFor();
@@ -240,10 +247,10 @@ test("animals that cannot be changed are listed with their reasons", async () =>
   // What was changed since is kept by an undo.
   for (const at of [2, 3]) await checkbox(page, `Pup 00${at}`).uncheck();
   await change(page, "Location", (dialog) => dialog.getByLabel("Location").fill("Room 9"));
-  await toast(page, "2 animals have the location Room 9 now.").waitFor();
+  const undo = await undoOf(page, "2 animals have the location Room 9 now.");
   const headers = { Authorization: `Bearer ${store.key}`, "Content-Type": "application/merge-patch+json" };
   await fetch(`${store.service.address}/v1/pets/${ids[0]}`, { method: "PATCH", headers, body: JSON.stringify({ location: "Garden" }) });
-  await toast(page, "Room 9").getByRole("button", { name: "Undo" }).click();
+  await undo.click();
   await page.getByRole("heading", { name: "1 animal was kept" }).waitFor();
   await page.getByRole("dialog").getByText("It was changed since.").waitFor();
   await page.getByRole("dialog").getByText("1 animal is as before.").waitFor();
@@ -259,7 +266,7 @@ test("animals that cannot be changed are listed with their reasons", async () =>
   await page.getByRole("heading", { name: "1 animal was not deleted" }).waitFor();
   await page.button("Close").click();
   // Afterwards, too, it can be undone.
-  await toast(page, "1 animal was deleted.").getByRole("button", { name: "Undo" }).click();
+  await (await undoOf(page, "1 animal was deleted.")).click();
   await toast(page, "1 animal is as before.").waitFor();
   assert.equal((await petsOf(ids)).length, 4);
   assert.deepEqual(page.problems(), []);
@@ -292,7 +299,7 @@ test("a long change shows its progress, and is cancelled or resumed", async () =
   await page.getByText("2,000 animals have the location Barn now. 1,000 animals were not changed, because you cancelled.").waitFor();
   assert.equal(batches, 2);
   await page.button("Close").click();
-  await toast(page, "Barn").getByRole("button", { name: "Undo" }).click();
+  await (await undoOf(page, "2,000 animals have the location Barn now.")).click();
   await toast(page, "2,000 animals are as before.").waitFor();
   await page.unroute("**/v1/pets/batch");
 
