@@ -65,6 +65,7 @@ pub struct Import {
     #[arg(
         long,
         value_name = "ID",
+        env = "PETSTORE_UNDO",
         value_parser = undo::parse_id,
         conflicts_with_all = ["file", "format", "skip_invalid", "dry_run", "restart", "match_microchip"]
     )]

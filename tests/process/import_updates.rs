@@ -24,7 +24,7 @@ fn fill(home: &Home) {
 
 fn pets(home: &Home) -> Vec<Value> {
     let exported = exported(home);
-    let pets = exported.lines().map(|line| serde_json::from_str(line));
+    let pets = exported.lines().map(serde_json::from_str);
     pets.collect::<Result<_, _>>().unwrap()
 }
 

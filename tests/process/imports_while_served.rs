@@ -449,7 +449,7 @@ async fn invalid_chunks_are_refused() {
     };
     let request = |from: i64, to: i64, pets: Value, categories: Value, is_last: bool| {
         let chunk = json!({"id": vec![7; 32], "from": from, "to": to, "pets": pets,
-                           "categories": categories, "isLast": is_last});
+                           "updates": [], "categories": categories, "isLast": is_last});
         format!("{}\n", json!({ "import": chunk }))
     };
     let chunk = |from, to, pets, categories| request(from, to, pets, categories, false);

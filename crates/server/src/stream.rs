@@ -80,7 +80,8 @@ pub struct ClientStream<S, R> {
     flushed: bool,
     /// True once the client has timed out: the connection only has to be closed.
     ended: bool,
-    /// True once everything is written, and the connection is being closed.
+    /// True once the connection is being closed: everything is written, or the client has not
+    /// read it.
     closing: bool,
     lingering: bool,
     closed: bool,
@@ -326,6 +327,7 @@ where
         if self.blocked_for >= period {
             let min_written = f64::from(self.limits.min_read_rate) * period.as_secs_f64();
             if (self.written as f64) < min_written {
+                self.closing = true;
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             self.blocked_for = Duration::ZERO;

@@ -39,6 +39,7 @@ async fn undo(database: &Database, id: &BatchId, interrupt: Interrupt) -> Comman
         bar: &bar,
         interrupt: &interrupt,
     };
+    let mut undone = 0;
     let mut kept: Vec<KeptPet> = Vec::new();
     let mut below = None;
     loop {
@@ -49,7 +50,8 @@ async fn undo(database: &Database, id: &BatchId, interrupt: Interrupt) -> Comman
             None => None,
         };
         if let Some(part) = part {
-            bar.inc(part.undone as u64);
+            undone += part.undone as u64;
+            bar.set_position(undone);
             kept.extend(part.kept);
             below = part.next;
             if below.is_none() {
@@ -60,7 +62,7 @@ async fn undo(database: &Database, id: &BatchId, interrupt: Interrupt) -> Comman
         }
         if interrupt.is_set() {
             bar.finish_and_clear();
-            let undone = if is_atomic { 0 } else { bar.position() };
+            let undone = if is_atomic { 0 } else { undone };
             return Err(interrupt.error(format!(
                 "interrupted; {} undone so far; run the same command again to undo the rest",
                 counted(undone, "change")
@@ -79,7 +81,7 @@ async fn undo(database: &Database, id: &BatchId, interrupt: Interrupt) -> Comman
     }
     status!(
         "Undone: {}; kept: {}.",
-        counted(bar.position(), "change"),
+        counted(undone, "change"),
         counted(kept.len() as u64, "animal")
     );
     Ok(())

@@ -20,13 +20,16 @@ use super::{
         working_set::{NewIds, Times, WorkingSet},
     },
     read_first,
-    session::{BEGIN, DISCARD_PLANS, Failure, Session, Step},
+    session::{ALLOW_PAUSE, BEGIN, DISCARD_PLANS, Failure, Session, Step},
     table_sql::{PETS_AND_THOSE_OF_ORDERS, TableSql, key_arrays, owned_keys},
 };
 use domain::{
     order::{Order, OrderId, OrderStatus},
     pet::{Pet, PetId},
 };
+
+/// The number of pets up to which changes are decided quickly even on a busy machine.
+const QUICK_BATCH: usize = 50;
 
 statements! {
     /// The time, the newest event, and new ids of every sequence. The transaction may have
@@ -265,6 +268,9 @@ pub(super) async fn load(
         steps.push(Step::query(&DISCARD_PLANS, []));
     }
     steps.push(Step::query(&BEGIN, []));
+    if keys.pets.len() + keys.new_ids[Sequence::Pets as usize] > QUICK_BATCH {
+        steps.push(Step::query(&ALLOW_PAUSE, []));
+    }
     steps.append(&mut wait.steps);
     let before_draw = steps.len();
     steps.push(Step::arrays(&DRAW, vec![counts]));

@@ -23,6 +23,11 @@ use super::{
 };
 
 pub(super) static BEGIN: Sql = Sql::new("begin", &[], || "BEGIN".into());
+/// Lets a busy machine take its time to decide many changes. The pets of a replica that is stopped
+/// in the middle of them stay locked for as long.
+pub(super) static ALLOW_PAUSE: Sql = Sql::new("allow_pause", &[], || {
+    "SELECT set_config('idle_in_transaction_session_timeout', '10s', true)".into()
+});
 static COMMIT: Sql = Sql::new("commit", &[], || "COMMIT".into());
 /// Makes the server plan all statements of the session again.
 pub(super) static DISCARD_PLANS: Sql = Sql::new("discard_plans", &[], || "DISCARD PLANS".into());
