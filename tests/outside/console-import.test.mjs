@@ -326,9 +326,14 @@ test("an import runs while another screen is shown, and can be paused and cancel
   await choose(page, csv("paused.csv", ["name,category", ...lines].join("\n")));
   await check(page);
   const waiting = [];
-  await page.route("**/v1/pets/batch", (route) => waiting.push(route));
-  const sent = (count) => page.waitForFunction(() => true).then(async () => {
-    while (waiting.length < count) await page.waitForRequest("**/v1/pets/batch");
+  let arrived = () => {};
+  await page.route("**/v1/pets/batch", (route) => {
+    waiting.push(route);
+    arrived();
+  });
+  const sent = (count) => new Promise((resolve) => {
+    arrived = () => waiting.length >= count && resolve();
+    arrived();
   });
   await page.button("Add 3,000 animals").click();
   await sent(2);

@@ -4,7 +4,7 @@ import { readdirSync } from "node:fs";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 
-const LONGEST = ["contract", "browser", "console", "console-people", "console-screens", "console-faults", "console-import"].map((name) => `${name}.test.mjs`);
+const LONGEST = ["contract", "browser", "console", "console-people", "console-screens", "console-faults", "console-import", "console-many"].map((name) => `${name}.test.mjs`);
 const others = readdirSync(".").filter((name) => name.endsWith(".test.mjs") && !LONGEST.includes(name));
 
 run({ files: [...LONGEST, ...others], concurrency: 3 })

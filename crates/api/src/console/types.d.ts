@@ -1,6 +1,7 @@
 // Types of the console, for the type checker and its readers; not part of the page.
 
 import type { ApiError } from "./js/api.js";
+import type { selectionBar } from "./js/many/bar.js";
 import type { animal, sale } from "./js/members.js";
 
 /** Numbers beyond 2^53 are read as `bigint`. */
@@ -253,6 +254,8 @@ export type ImportSource = {
 };
 /** An import that has started. */
 export type KeptImport = { id: string; key: number; name: string; hash: string; time: number; headings: string[]; invalid: RejectedRow[] };
+/** The result of a change of a batch. */
+export type BatchResult = { status: number; id?: number; error?: { code: string; message: string } };
 /** A batch of an import, or its outcome. */
 export type KeptChunk = {
   import: string;
@@ -263,4 +266,20 @@ export type KeptChunk = {
 export type RejectedRow = Row & { reason: string };
 /** An animal that an undo left as it is. */
 export type KeptAnimal = { id: number; reason: string; message: string };
-export type PastImport = { id: string; name: string; hash: string; time: number; added: number; changed: number; undone?: number };
+/** An import, or a change of many animals, which has no `hash`. */
+export type PastImport = { id: string; name: string; hash?: string; time: number; added: number; changed: number; deleted?: number; undone?: number };
+
+/** An animal that a change of many left as it is. */
+export type RejectedAnimal = { id: number; reason: string };
+/** A change of many animals; without an update, they are deleted. `effect` says what is so of those that were changed. */
+export type MemberChange = { name: string; update?: object; effect(done: number): string };
+/** The list that animals are selected in: where its bar goes, the query of all that match, and their number. */
+export type ManyOptions = {
+  section: HTMLElement;
+  path(): string;
+  total(): { value?: number; text: string; isNarrowed: boolean };
+  /** The category that the list is narrowed to. */
+  categoryId(): string;
+  end: AbortSignal;
+};
+export type ManyBar = ReturnType<typeof selectionBar>;

@@ -15,15 +15,16 @@ export const line = (...parts) => {
   return shown.flatMap((part, at) => (at ? [" · ", part] : [part]));
 };
 
-/** @param {Pet} pet */
-export function animalRow(pet, isSelected = false) {
+/** @param {Pet} pet @param {boolean} isOpen in the panel @param {Child} pick the cell that selects it */
+export function animalRow(pet, isOpen, pick) {
   const { id, name, categoryId, status, breed, sex, birthDate, price, microchip, location } = pet;
   const href = itemHref("animals", String(id));
   // The row outlives its cells, and the filters may change.
-  return el("tr", { class: isSelected && "selected", onclick: () => go(itemHref("animals", String(id))) },
+  return el("tr", { class: isOpen && "selected", onclick: () => go(itemHref("animals", String(id))) }, pick,
     el("td.main", nameOf("a", name, { href }), el("small.line",
       line(breed && el("span", breed), el("span", names.category(categoryId)), sex && sex !== "unknown" && el("span", sex),
-        birthDate && el("span", ageOf(birthDate)), location && el("span.narrow", location), microchip && el("span.digits", groupDigits(microchip))))),
+        birthDate && el("span", ageOf(birthDate))),
+      location && el("span.narrow", " · ", location), microchip && el("span.digits", " · ", groupDigits(microchip)))),
     el("td.wide.place", location),
     el("td.amount", price && formatPrice(price)),
     el("td", status ? pill(status) : pill("none", "not for sale")));

@@ -12,16 +12,16 @@ import { decimal } from "./price.js";
 /** The columns that every table has. Others are left out if no animal has a value. */
 const REQUIRED = ["id", "name", "categoryId", "category", "status"];
 
-/** @param {string} path the list @param {(text: string) => void} progress */
-export async function exportAnimals(path, progress) {
+/** Returns the number of animals. @param {string[]} paths the lists @param {(text: string) => void} progress */
+export async function exportAnimals(paths, progress) {
   await names.loadCategories();
   /** @type {Record<string, string>[]} */
   const rows = [];
-  for (let next = path; next;) {
+  for (let [next, ...others] = paths; next;) {
     /** @type {Result} */
     const page = await get(next);
     rows.push(...page.data.map(cellsOf));
-    next = page.next ? `pets${page.next}` : "";
+    next = page.next ? `pets${page.next}` : (others.shift() ?? "");
     progress(count(rows.length));
   }
   const used = new Set(REQUIRED);
@@ -31,6 +31,7 @@ export async function exportAnimals(path, progress) {
     kind === "pairs" ? keys : kind === "price" ? [name, "currency"] : kind === "id" ? [name, "category"] : [name]);
   const columns = ["id", ...all].filter((column) => used.has(column));
   saveCsv("animals.csv", [columns, ...rows.map((cells) => columns.map((column) => cells[column] ?? ""))]);
+  return rows.length;
 }
 
 /** The cells that have a value, by column. @param {Pet} pet */

@@ -16,10 +16,11 @@ function moveInList(target, isDown = true) {
   controls(row ? to : find("tr[data-key]"))[0]?.focus();
 }
 
-/** Closes the panel, even while it is loading. */
+/** Closes the panel, even while it is loading. If there is none, nothing is selected any more. */
 function closePanel() {
   const { screen, rest, filters } = parseAddress() ?? { screen: "", rest: "" };
   if (rest && isSignedIn()) go(hrefOf(screen, "", filters));
+  else if (find("[data-clear]")?.checkVisibility()) find("[data-clear]")?.click();
   else find(":focus")?.blur();
 }
 
@@ -34,7 +35,10 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
   const isSearch = target.matches("[data-search]");
   if (target.matches("input, select, textarea") && key !== "Escape" && !(isSearch && key === "ArrowDown")) return;
-  if (key === "n") find("[data-new]")?.click();
+  // Space and x select a row; with Shift, those up to it.
+  const pick = /^[ x]$/i.test(key) && target.closest("tr[data-key]")?.querySelector(".pick input");
+  if (pick) pick.dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: event.shiftKey }));
+  else if (key === "n") find("[data-new]")?.click();
   else if (key === "e" && find("[data-edit]")?.checkVisibility()) find("[data-edit]")?.click();
   else if (key === "/") find("[data-search]")?.focus();
   else if (key === "?" && isSignedIn()) showKeys();

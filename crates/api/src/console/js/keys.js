@@ -7,9 +7,10 @@ const KEYS = {
   "/": "Search",
   "↑ ↓": "Move in a list",
   Enter: "Open what is marked",
+  "Space x": "Select what is marked; with Shift, a range",
   n: "Add, invite or name something new",
   e: "Edit the animal in the panel",
-  Esc: "Close the panel or a dialog",
+  Esc: "Close the panel or a dialog, or clear the selection",
   "?": "Show these keys",
 };
 

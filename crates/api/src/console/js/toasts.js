@@ -7,41 +7,49 @@ const CONTROLS = "a[href], button, input, select, textarea, summary, label";
 /** Between a message and what surrounds it, in pixels. */
 const [EDGE, STEP] = [16, 12];
 
-/** Shows a message for a while, and has it read aloud. */
-export function toast(text = "", kind = "") {
+/**
+ * Shows a message for a while, and has it read aloud. It may offer an action, and stays while that is about to be used.
+ * @param {{ label: string, time: number, run(): void }} [action]
+ */
+export function toast(text = "", kind = "", action) {
   const close = el("button", { "aria-label": "Dismiss", onclick: () => box.remove() }, "×");
-  const box = el("div", { class: `toast ${kind}` }, el("span", text), close);
+  const offer = action && el("button.offer", { "data-write": true, onclick: () => (box.remove(), action.run()) }, action.label);
+  const box = el("div", { class: `toast ${kind}` }, el("span", text), offer, close);
   byId("toasts").append(box);
-  setTimeout(() => box.remove(), kind ? 15_000 : 5000);
+  const end = () => void (offer && box.matches(":hover, :focus-within") ? setTimeout(end, 1000) : box.remove());
+  setTimeout(end, action?.time ?? (kind ? 15_000 : 5000));
   place();
 }
 
-/** The part of the window that a control takes up. */
-function visibleControls() {
-  const all = [...document.querySelectorAll(CONTROLS)].filter((control) => !control.closest("#toasts"));
+/** The parts of the window that controls take up, except those in some elements. */
+function visibleControls(except = "") {
+  const all = [...document.querySelectorAll(CONTROLS)].filter((control) => !control.closest(except));
   return all.map((control) => control.getBoundingClientRect())
     .filter(({ width, height, bottom, top }) => width && height && bottom > 0 && top < innerHeight);
 }
 
 /**
- * Moves the messages to the lowest place that is free, at the right, at the left or in the middle. If there is none,
- * the newest message stands alone.
+ * Moves the messages to the lowest place that is free, at the right, at the left or in the middle; if there is none, to
+ * one where they cover rows, which can be scrolled. If there is none either, the newest message stands alone.
  */
 function place() {
   const box = byId("toasts");
   if (!box.childElementCount) return;
-  const { width, height } = box.getBoundingClientRect();
-  const taken = visibleControls();
-  const isFree = (/** @type {number} */ left, /** @type {number} */ top) => !taken.some((rect) =>
-    left < rect.right && left + width > rect.left && top < rect.bottom && top + height > rect.top);
-  const columns = [innerWidth - width - EDGE, EDGE, (innerWidth - width) / 2];
-  for (let top = innerHeight - height - EDGE; top > EDGE; top -= STEP) {
-    const left = columns.find((column) => isFree(column, top));
-    if (left === undefined) continue;
-    box.style.inset = `${top}px auto auto ${left}px`;
-    return;
-  }
+  // Its place would limit its width.
   box.style.inset = "";
+  const { width, height } = box.getBoundingClientRect();
+  const columns = [innerWidth - width - EDGE, EDGE, (innerWidth - width) / 2];
+  for (const except of ["#toasts", "#toasts, tbody"]) {
+    const taken = visibleControls(except);
+    const isFree = (/** @type {number} */ left, /** @type {number} */ top) => !taken.some((rect) =>
+      left < rect.right && left + width > rect.left && top < rect.bottom && top + height > rect.top);
+    for (let top = innerHeight - height - EDGE; top > EDGE; top -= STEP) {
+      const left = columns.find((column) => isFree(column, top));
+      if (left === undefined) continue;
+      box.style.inset = `${top}px auto auto ${left}px`;
+      return;
+    }
+  }
   if (box.childElementCount < 2) return;
   box.firstElementChild.remove();
   place();

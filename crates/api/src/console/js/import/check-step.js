@@ -39,7 +39,8 @@ export const saveRejected = (headings, rows) => saveCsv("rejected.csv", [
 ]);
 
 /** "1,200 animals were added, and 37 changed". */
-export function outcomeText(added = 0, changed = 0) {
+export function outcomeText(added = 0, changed = 0, deleted = 0) {
+  if (deleted) return `${plural(deleted, "animal was", "animals were")} deleted`;
   if (!changed) return `${plural(added, "animal was", "animals were")} added`;
   if (!added) return `${plural(changed, "animal was", "animals were")} changed`;
   return `${plural(added, "animal was", "animals were")} added, and ${count(changed)} changed`;

@@ -1,4 +1,4 @@
-// The imports that were made with this browser, so that they can be undone.
+// The imports and changes of many animals that were made with this browser, so that they can be undone.
 
 import { ApiError, send } from "../api.js";
 
@@ -6,7 +6,7 @@ import { ApiError, send } from "../api.js";
 
 /** Several stores can be under one origin. */
 const STORAGE_KEY = `petstore-past-imports ${location.pathname}`;
-const MAX_KEPT = 20;
+const MAX_KEPT = 50;
 
 /** The newest first. @returns {PastImport[]} */
 export function pastImports() {
@@ -31,8 +31,8 @@ export function remember(past) {
 export const findSame = (hash = "") => pastImports().find((past) => past.hash === hash && !past.undone);
 
 /**
- * Undoes an import, page by page: animals that it added are deleted, and those that it changed are changed back. Those
- * that were changed or ordered since are kept. Doing so again continues.
+ * Undoes an import or change, page by page: animals that it added are deleted, those that it changed are changed back,
+ * and those that it deleted are restored. Those that were changed or ordered since are kept. Doing so again continues.
  * @param {PastImport} past
  * @param {(undone: number) => void} progress
  */
@@ -51,7 +51,7 @@ export async function undo(past, progress) {
   return { undone, kept };
 }
 
-/** True if the events of the import are no longer kept. @param {unknown} error */
+/** True if its events are no longer kept. @param {unknown} error */
 export const isTooOld = (error) => error instanceof ApiError && (error.status === 404 || error.status === 410);
 
 /** A hash of a file, to recognise it. (`crypto.subtle` exists only over HTTPS.) @param {Uint8Array} bytes */

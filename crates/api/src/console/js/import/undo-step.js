@@ -1,4 +1,4 @@
-// Undoes an import.
+// Undoes an import, or a change of many animals.
 
 import { ApiError } from "../api.js";
 import { message, sentenceOf, showFailure } from "../app.js";
@@ -9,7 +9,7 @@ import { table } from "../list.js";
 import { names } from "../names.js";
 import { isTooOld, undo } from "./history.js";
 
-/** @import { KeptAnimal, PastImport } from "../../types" */
+/** @import { KeptAnimal, PastImport, RejectedAnimal } from "../../types" */
 
 const MAX_SHOWN = 200;
 const KEPT_AS_THEY_ARE = "Animals that were changed, reserved or sold since stay as they are.";
@@ -20,30 +20,45 @@ const REASONS = new Map(Object.entries({
   ordered: "It was reserved or sold since.",
   microchip_taken: "Another animal has its former microchip now.",
 }));
-const TOO_OLD = "This import can no longer be undone: the store does not keep its events any more.";
+export const TOO_OLD = "This can no longer be undone: the store does not keep its events any more.";
 
 /** "deletes 5 animals that it added and changes 2 back". @param {PastImport} past */
-function effectOf({ added, changed }) {
+function effectOf({ added, changed, deleted = 0 }) {
   const deletes = added > 0 && `deletes ${plural(added, "animal")} that it added`;
   const changes = changed > 0 && `changes ${plural(changed, "animal")} back`;
-  return [deletes, changes].filter(Boolean).join(" and ");
+  const restores = deleted > 0 && `restores ${plural(deleted, "animal")}`;
+  return [deletes, changes, restores].filter(Boolean).join(" and ");
 }
 
-/** Asks, undoes an import, and reports. @param {HTMLElement} root @param {PastImport} past @param {AbortSignal} end @param {() => void} another */
+/** Only imports are of a file. @param {PastImport} past */
+const kindOf = ({ hash }) => (hash ? "import" : "change");
+/** "the import of animals.csv". @param {PastImport} past */
+export const titleOf = (past) => (past.hash ? `the import of ${past.name}` : `“${past.name}”`);
+
+/** Animals that were not changed, with the reasons. @param {RejectedAnimal[]} animals */
+export const reasonTable = (animals) => el("div", table(["Animal", "Reason"], el("tbody", animals.slice(0, MAX_SHOWN).map(({ id, reason }) => {
+  const name = names.pets.get(id);
+  return el("tr", el("td", name ? el("a", { href: `#/animals/${id}` }, name) : `Animal ${id}`), el("td", reason));
+})), "import-rows kept"), animals.length > MAX_SHOWN && el("div.more", `The first ${MAX_SHOWN} of ${count(animals.length)} are shown.`));
+
+/** @param {KeptAnimal[]} kept */
+export const keptTable = (kept) => reasonTable(kept.map(({ id, reason, message }) => ({ id, reason: REASONS.get(reason) ?? sentenceOf(message) })));
+
+/** Asks, undoes it, and reports. @param {HTMLElement} root @param {PastImport} past @param {AbortSignal} end @param {() => void} another */
 export async function showUndo(root, past, end, another) {
-  const isSure = await confirm(`Undo the import of ${past.name}?`, `This ${effectOf(past)}. ${KEPT_AS_THEY_ARE}`, "Undo the import");
+  const isSure = await confirm(`Undo ${titleOf(past)}?`, `This ${effectOf(past)}. ${KEPT_AS_THEY_ARE}`, `Undo the ${kindOf(past)}`);
   if (!isSure || end.aborted) return;
-  const total = past.added + past.changed;
+  const total = past.added + past.changed + (past.deleted ?? 0);
   const progress = el("progress", { max: total, value: 0, "aria-label": "Progress" });
   const text = el("p.digits", { role: "status" }, `0 of ${count(total)}`);
-  fill(root, el("div.drop", el("h2", `Undoing the import of ${past.name}`), progress, text));
+  fill(root, el("div.drop", el("h2", `Undoing ${titleOf(past)}`), progress, text));
   try {
     const { undone, kept } = await undo(past, (undone) => {
       progress.value = undone;
       text.textContent = `${count(undone)} of ${count(total)}`;
     });
     await names.load([], kept.slice(0, MAX_SHOWN).map(({ id }) => id));
-    if (!end.aborted) showUndone(root, undone, kept, another);
+    if (!end.aborted) showUndone(root, past, undone, kept, another);
   } catch (error) {
     if (end.aborted) return;
     if (!(error instanceof ApiError)) throw error;
@@ -53,18 +68,12 @@ export async function showUndo(root, past, end, another) {
   }
 }
 
-/** @param {HTMLElement} root @param {number} undone @param {KeptAnimal[]} kept @param {() => void} another */
-function showUndone(root, undone, kept, another) {
-  const title = el("h2", { tabindex: -1 }, "The import was undone");
-  const rows = kept.slice(0, MAX_SHOWN).map(({ id, reason, message }) => {
-    const name = names.pets.get(id);
-    return el("tr", el("td", name ? el("a", { href: `#/animals/${id}` }, name) : `Animal ${id}`),
-      el("td", REASONS.get(reason) ?? sentenceOf(message)));
-  });
+/** @param {HTMLElement} root @param {PastImport} past @param {number} undone @param {KeptAnimal[]} kept @param {() => void} another */
+function showUndone(root, past, undone, kept, another) {
+  const title = el("h2", { tabindex: -1 }, `The ${kindOf(past)} was undone`);
   fill(root, el("div.drop", { role: "status" }, title, el("p", `${plural(undone, "animal is", "animals are")} as before.`),
     kept.length > 0 && el("p", `${plural(kept.length, "animal was", "animals were")} kept.`),
     el("div.bar", el("a.btn.primary", { href: "#/animals" }, "Show animals"), button("Import another file", "", another))),
-    kept.length > 0 && table(["Animal", "Reason"], el("tbody", rows), "import-rows kept"),
-    kept.length > MAX_SHOWN && el("div.more", `The first ${MAX_SHOWN} of ${count(kept.length)} are shown.`));
+    kept.length > 0 && keptTable(kept));
   title.focus();
 }

@@ -10,9 +10,11 @@ import { count, plural } from "../format.js";
 import { liveList, newButton, searchField, table } from "../list.js";
 import { matchesSearch, names, searchOf } from "../names.js";
 import { chipOf } from "../scanner.js";
+import { selection } from "../selection.js";
 import { can } from "../session.js";
 
 /** @import { animalPanel } from "./animal.js" */
+/** @import { Selection } from "../selection.js" */
 /** @import { Filters, Mount, Pet } from "../../types" */
 
 const ALL = { status: "", categoryId: "", q: "" };
@@ -34,7 +36,10 @@ export function mount(root, rest, end, filters) {
   /** Shows what else matches. @param {Partial<typeof ALL>} change */
   const find = (change, isTyping = false) => go(hrefOf("animals", rest, { ...filter, ...change }), isTyping && filter.q !== "");
 
-  const counts = statusCounts(end, (status) => find({ status }), () => list.paintFoot());
+  const counts = statusCounts(end, (status) => find({ status }), () => {
+    list.paintFoot();
+    picked?.paint();
+  });
   const search = searchField("Search name, breed, chip or id", (text) => find({ q: text }, true), (text) => openScanned(text));
   /** Opens the animal of a chip that was typed or scanned instead of a name. */
   const openScanned = async (text = "") => {
@@ -48,7 +53,7 @@ export function mount(root, rest, end, filters) {
   const category = el("select", { "aria-label": "Category", onchange: () => find({ categoryId: category.value }) });
   const save = button("Export", "", () => act(save, async () => {
     const { exportAnimals } = await load(import("../export.js"));
-    await exportAnimals(pathOf(100), (done) => (save.textContent = done));
+    await exportAnimals([pathOf(100)], (done) => (save.textContent = done));
   }).finally(() => (save.textContent = "Export")), { title: "Save the animals of this list as CSV" });
   const add = async () => (await load(import("../animal-form.js"))).addAnimal({ categoryId: filter.categoryId }, (pet) => {
     list.take(pet);
@@ -56,16 +61,21 @@ export function mount(root, rest, end, filters) {
   });
   const bar = el("div.bar", search.element, category, save, newButton(canWrite, "Add animal", add));
 
+  /** What was found by the search stays. So does the animal in the panel. @param {Pet} pet */
+  const matches = (pet, isShown = true) => (isShown && panel?.id === pet.id) ||
+    ((!filter.status || pet.status === filter.status) &&
+    (!filter.categoryId || String(pet.categoryId) === filter.categoryId) &&
+    (isShown || matchesSearch(pet, filter.q)));
+
   const list = liveList(end, {
     key: (/** @type {Pet} */ { id }) => id,
-    row: (pet) => animalRow(pet, panel?.id === pet.id),
-    // What was found by the search stays. So does the animal in the panel.
-    matches: (pet, isShown) => (isShown && panel?.id === pet.id) ||
-      ((!filter.status || pet.status === filter.status) &&
-      (!filter.categoryId || String(pet.categoryId) === filter.categoryId) &&
-      (isShown || matchesSearch(pet, filter.q))),
-    // Likely to be wanted next, and perhaps without a connection.
-    added: () => setTimeout(() => import("./animal.js").catch(() => {})),
+    row: (pet) => animalRow(pet, panel?.id === pet.id, picked?.cell(pet)),
+    matches,
+    added() {
+      picked?.paint();
+      // Likely to be wanted next, and perhaps without a connection.
+      setTimeout(() => import("./animal.js").catch(() => {}));
+    },
     apply({ type, data }) {
       if (type === "pet.deleted") list.remove(data.id);
       else list.take(data);
@@ -89,6 +99,14 @@ export function mount(root, rest, end, filters) {
     for (const [name, value] of Object.entries({ ...filter, q: searchOf(filter.q) })) if (value) query.set(name, value);
     return `pets?${query}`;
   };
+
+  const section = el("section", { "aria-label": "List" });
+  /** @type {Selection | null} */
+  const picked = canWrite ? selection(list.body, { section, end, path: () => pathOf(100), categoryId: () => filter.categoryId,
+    total() {
+      const value = counts.of(filter.status);
+      return { value, text: value === undefined ? "" : counts.textOf(value), isNarrowed: Object.values(filter).some(Boolean) };
+    } }) : null;
 
   const paintTitle = () =>
     titleList([filter.status, filter.categoryId && names.category(filter.categoryId), filter.q && `“${filter.q}”`]);
@@ -114,8 +132,9 @@ export function mount(root, rest, end, filters) {
 
   /** Why the animal of the address is not shown. */
   const problem = el("div");
-  const split = el("div.split", el("section", { "aria-label": "List" }, problem, counts.element, bar,
-    table(["Name", el("th.wide", "Location"), el("th.amount", "Price"), "Status"], list.body, "animals"), list.more));
+  const split = el("div.split", section);
+  section.append(problem, counts.element, bar,
+    table([...(picked ? [picked.head] : []), "Name", el("th.wide", "Location"), el("th.amount", "Price"), "Status"], list.body, "animals"), list.more);
   root.append(split);
 
   /** @param {Filters} filters */
@@ -123,7 +142,10 @@ export function mount(root, rest, end, filters) {
     const now = readFilters(filters);
     const isSame = Object.entries(now).every(([name, value]) => value === filter[/** @type {keyof typeof ALL} */ (name)]);
     filter = now;
-    if (!isSame) paintFilters();
+    if (!isSame) {
+      picked?.clear();
+      paintFilters();
+    }
     return showAnimal(id);
   };
 
@@ -175,6 +197,7 @@ export function mount(root, rest, end, filters) {
       if (!event.type.startsWith("pet.")) return;
       counts.refresh();
       list.onEvent(event);
+      if (event.type === "pet.deleted" || !matches(event.data)) picked?.drop(event.data.id);
     },
   };
 }

@@ -1,6 +1,7 @@
 // Import from a spreadsheet: choose a file, say what its columns are, check, import, and undo.
 
 import { load, toast } from "../app.js";
+import { newBatchId } from "../batches.js";
 import { button, el, fill } from "../dom.js";
 import { ago, count, plural } from "../format.js";
 import { showCheck, outcomeText } from "../import/check-step.js";
@@ -8,15 +9,16 @@ import { mapped, showColumns } from "../import/columns-step.js";
 import { openFile } from "../import/file.js";
 import { firstTable } from "../import/header.js";
 import { hashOf, pastImports, remember } from "../import/history.js";
-import { ImportJob, RESUME_WITHIN, newImportId } from "../import/job.js";
+import { ImportJob, RESUME_WITHIN } from "../import/job.js";
 import { forgetImport, keptChunks, keptImports } from "../import/kept.js";
 import { currentImport, showRun, startImport } from "../import/run-step.js";
 import { readRows } from "../import/text.js";
-import { showUndo } from "../import/undo-step.js";
+import { showUndo, titleOf } from "../import/undo-step.js";
 import { loadWords } from "../import/words.js";
 import { FileError } from "../import/zip.js";
 import { table } from "../list.js";
 import { key } from "../session.js";
+import { loadStyles } from "../styles.js";
 
 /** @import { ImportSource, KeptImport, Mount, PastImport, Sheet, Table } from "../../types" */
 
@@ -24,12 +26,7 @@ const STEPS = ["File", "Columns", "Check", "Import"];
 const INTRODUCTION = "Drop an Excel workbook (.xlsx) or a CSV file here. The names of its columns are recognised in several " +
   "languages, and nothing is changed before you have seen what would be.";
 
-/** Its styles are not part of the first screen. @type {Promise<void>} */
-const styled = new Promise((resolve) => {
-  const href = new URL("../../import.css", import.meta.url).href;
-  document.head.append(el("link", { rel: "stylesheet", href, onload: () => resolve(), onerror: () => resolve() }));
-});
-await styled;
+await loadStyles("import.css");
 
 /** @type {Mount} */
 export function mount(outer, _, end) {
@@ -62,17 +59,17 @@ export function mount(outer, _, end) {
     const notices = await Promise.all(kept.map(interruptedNotice));
     const all = pastImports().filter(({ id }) => !kept.some((other) => other.id === id));
     fill(section, notices, all.length > 0 && [
-      el("h2.section", "Recent imports on this device"),
-      table(["File", "When", "Outcome", ""], el("tbody", all.map(pastRow))),
+      el("h2.section", "Recent imports and changes on this device"),
+      table(["Import or change", "When", "Outcome", ""], el("tbody", all.map(pastRow))),
     ]);
   };
 
   /** @param {PastImport} past */
   const pastRow = (past) => {
-    const label = { "data-write": true, "aria-label": `Undo the import of ${past.name}…` };
-    const undo = past.added + past.changed > 0 && button("Undo…", "small", () => showUndo(root, past, end, choose), label);
+    const label = { "data-write": true, "aria-label": `Undo ${titleOf(past)}…` };
+    const undo = past.added + past.changed + (past.deleted ?? 0) > 0 && button("Undo…", "small", () => showUndo(root, past, end, choose), label);
     return el("tr", el("td", el("b", past.name)), el("td.when", { title: new Date(past.time).toLocaleString() }, ago(past.time)),
-      el("td", outcomeText(past.added, past.changed)), el("td.steps", past.undone ? el("span.muted", "undone") : undo));
+      el("td", outcomeText(past.added, past.changed, past.deleted)), el("td.steps", past.undone ? el("span.muted", "undone") : undo));
   };
 
   /** @param {KeptImport} kept */
@@ -153,7 +150,7 @@ export function mount(outer, _, end) {
     showCheck(root, source, end, {
       async start(rows, invalid) {
         const { name, hash, header } = source;
-        startImport(await ImportJob.start({ id: newImportId(), key: key.id, name, hash, headings: header.headings, invalid }, rows));
+        startImport(await ImportJob.start({ id: newBatchId(), key: key.id, name, hash, headings: header.headings, invalid }, rows));
         if (!end.aborted) run();
       },
       back: () => columns(source),
