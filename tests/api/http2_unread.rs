@@ -190,7 +190,7 @@ async fn unread_responses_have_a_budget(backend: Backend) {
 /// It is reset like any other.
 async fn closing_connections_are_within_the_budget(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.service.server.max_held_bytes = 2 << 20;
+        config.service.server.max_held_bytes = 3 << 20;
         config.service.server.min_read_rate = 100;
         config.service.server.idle_timeout = Duration::from_secs(4);
     })
