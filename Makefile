@@ -1,7 +1,8 @@
 # Commands for developers. Run `make` alone to list them.
 
 .PHONY: help run test format test-build test-rust test-outside accept-instructions outside-tools \
-	soak torture lint lint-rust deny advisories fuzz bench package reproducible screenshots tools
+	soak import-beside-till torture lint lint-rust lint-language deny advisories fuzz bench round-trip package \
+	reproducible screenshots tools
 
 help:
 	@echo "make run           build and run the service on petstore.db"
@@ -13,12 +14,17 @@ help:
 	@echo "make screenshots   take the pictures of the console in the README"
 	@echo "make soak          run the soak tests of sales and events, with crashes, for ten minutes each"
 	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
+	@echo "make import-beside-till"
+	@echo "                   import 50,000 rows in the console while a till sells, and print the times"
+	@echo "                   (set IMPORT_ROWS to change that, and IMPORT_DATABASE=postgres for PostgreSQL)"
 	@echo "make torture       run the fault campaigns at full length (hours; set SEED to repeat one)"
 	@echo "make lint          check formatting, lints, documentation and licences"
 	@echo "make advisories    check the dependencies against the RustSec advisory database"
 	@echo "make fuzz          run each fuzz target for a minute (set FUZZ_SECONDS to change that)"
 	@echo "make bench         run all benchmarks (30 minutes), or some of them:"
 	@echo "                   make bench SCENARIOS='list create-64'"
+	@echo "make round-trip    take a million animals through every format and both databases"
+	@echo "                   (set ANIMALS to change that)"
 	@echo "make package       build the Debian package into target/debian"
 	@echo "make reproducible  build the package of HEAD twice, in different folders, and compare"
 
@@ -90,15 +96,26 @@ soak: export SOAK_SECONDS ?= 600
 soak: tools
 	cargo test --locked --test process -- --include-ignored --nocapture sold_twice every_event
 
+# The release build, with its database on the disk: interrupted, resumed and undone, and compared
+# with `petstore import` of the same file. `make test` runs it with fewer rows.
+import-beside-till: export IMPORT_ROWS ?= 50000
+import-beside-till: outside-tools
+	cargo build --locked --release
+	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/release/petstore \
+		ARTEFACTS=$(CURDIR)/target/outside/artefacts \
+		node --test --test-reporter=spec console-beside-till.test.mjs
+
 # Faults at random moments: kills, power cuts, I/O errors, database crashes, broken
 # connections, hostile requests. `make test` runs a short part of each campaign.
 torture: export TORTURE = 1
 torture: tools
 	cargo test --locked --test process -- --include-ignored --nocapture --test-threads=1 torture:: \
 		a_killed_import no_race stopped_replica::
-	cargo test --locked --test store -- --include-ignored --nocapture --test-threads=1 stress::
+	cargo test --locked --test store -- --include-ignored --nocapture --test-threads=1 stress:: \
+		reports::
+	cargo test --locked --test api -- --include-ignored --nocapture --test-threads=1 searches_find
 
-lint: lint-rust deny
+lint: lint-rust lint-language deny
 
 # With --examples (there are none), cargo doc selects the same features of the
 # dependencies as clippy does, and need not check them again.
@@ -107,6 +124,12 @@ lint-rust:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --lib --bins --examples \
 		--no-deps --document-private-items
+
+# The test of the style needs no crate, so it is compiled alone, within seconds.
+lint-language:
+	mkdir -p $(BUILT)
+	rustc --edition 2024 --test tests/language.rs -o $(BUILT)/language
+	$(BUILT)/language --quiet
 
 deny:
 	$(CARGO_INSTALL) --no-default-features cargo-deny@0.20.2
@@ -119,7 +142,7 @@ advisories:
 
 # Coverage-guided, on the pinned toolchain and the locked dependencies. There is no
 # unsafe code to run under a sanitizer, which would need a nightly toolchain.
-FUZZ_TARGETS = json cursor request log_path
+FUZZ_TARGETS = json cursor request log_path photo
 fuzz: FUZZ_SECONDS ?= 60
 fuzz: TOOLS = g++ python3
 fuzz: tools
@@ -128,7 +151,7 @@ fuzz: tools
 	cp Cargo.lock fuzz/Cargo.lock
 	for target in $(FUZZ_TARGETS); do \
 		$(CARGO_TOOLS)/cargo-fuzz run --sanitizer none $$target -- \
-			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 || exit 1; \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=60 -rss_limit_mb=1024 || exit 1; \
 	done
 
 # A debug build of these tools takes a third of the time and is fast enough.
@@ -185,6 +208,12 @@ reproducible: tools
 bench: TOOLS = wrk h2load:nghttp2-client npm python3 pg_ctlcluster:postgresql setpriv:util-linux
 bench: tools
 	python3 bench/run.py $(SCENARIOS)
+
+round-trip: ANIMALS ?= 1000000
+round-trip: TOOLS = python3 pg_ctlcluster:postgresql setpriv:util-linux
+round-trip: tools
+	cargo build --locked --release
+	python3 bench/round_trip.py $(BUILT)/release/petstore $(BUILT)/round-trip --animals $(ANIMALS)
 
 # Debian packages, as program[:package]. RUNLEVEL=1 keeps installed services from
 # starting; the tests start their own.

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from peers import BODY, Command, Started, bearer, ready, spawn
@@ -15,6 +16,8 @@ from peers import BODY, Command, Started, bearer, ready, spawn
 ANIMALS = 1_000_000
 # Enough for five rounds of two seconds; the default is four.
 ORDERS = 500_000
+# The year of sales: it is over, so that no report of it has a current day.
+YEAR = 2025
 # Their purge takes most of the eight seconds in which stalls are looked for.
 OLD_EVENTS = 4_000_000
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +27,14 @@ PATHS = {
     "get": "/v1/pets/{id}",
     "create": "/v1/pets",
 }
-
+# Sets every member that an animal can have.
+DETAILS = """UPDATE pets SET breed = 'Labrador Retriever', sex = 'female', birth_date = '2026-05-21',
+    color = 'white and tan', microchip = printf('%015d', id), price_amount = 111500,
+    price_currency = 'USD', location = 'Kennel 12', acquired_on = '2026-10-12',
+    description = 'Friendly and curious, used to being handled every day.',
+    notes = 'Second vaccination is due next week.', source_name = 'Marlow Aviaries',
+    source_address = '44 Chapel Road, Salisbury, MD', source_licence = '52-A-0260',
+    metadata = '{"feed":"puppy-small","litter":"2026-04"}'"""
 
 # The Cargo profile that everything is measured with: the packaged one.
 PROFILE = "dist"
@@ -59,29 +69,36 @@ class Ours:
             service.communicate()
         return self.program("petstore", "keys", "create", name, f"--database=sqlite:{database}")
 
-    def fill(self, animals: int) -> Path:
-        """A database with that many animals and events, created once and kept for a day."""
-        kept = self.work / "stores" / f"{animals}.db"
+    def fill(self, animals: int, details: bool = False) -> Path:
+        """A database with that many animals and events, created once and kept for a day.
+
+        With details, the animals have every member.
+        """
+        kept = self.work / "stores" / f"{animals}{'-details' * details}.db"
         key = kept.with_suffix(".key")
         # The service purges events that are too old.
         if not key.exists() or key.stat().st_mtime < time.time() - 86400:
             kept.parent.mkdir(parents=True, exist_ok=True)
             secret = self.new_store(kept, "bench")
             self.program("raw-sqlite", kept, "fill", animals)
+            if details:
+                with sqlite3.connect(kept) as db:
+                    db.execute(DETAILS)
+                db.close()
             key.write_text(secret)
         return kept
 
-    def store(self, animals: int) -> tuple[Path, str]:
+    def store(self, animals: int, details: bool = False) -> tuple[Path, str]:
         """A copy of such a database, and its API key."""
-        kept = self.fill(animals)
+        kept = self.fill(animals, details)
         key = kept.with_suffix(".key")
         folder = self.work / "data" / f"{animals}-{time.monotonic_ns()}"
         folder.mkdir(parents=True)
         shutil.copyfile(kept, folder / "pets.db")
         return folder / "pets.db", key.read_text()
 
-    def service(self, animals: int) -> Started:
-        store, key = self.store(animals)
+    def service(self, animals: int, details: bool = False) -> Started:
+        store, key = self.store(animals, details)
         return self.serve(store, key, animals)
 
     def service_with_profile(self, profile: str, animals: int) -> Started:
@@ -102,6 +119,14 @@ class Ours:
         with sqlite3.connect(store) as db:
             db.executescript(f"UPDATE pets SET status = 'available'; {open_orders(orders)}")
         return self.serve(store, key, ANIMALS)
+
+    def service_with_sales(self, sales: int) -> Started:
+        """A thousand animals, and a year of sales, one in twenty of them returned a day later."""
+        store, key = self.store(1000)
+        with sqlite3.connect(store) as db:
+            db.execute(year_of_sales(sales))
+        db.close()
+        return self.serve(store, key, 1000)
 
     def store_with_old_events(self) -> tuple[Path, str]:
         """A million animals, and events that are older than events are kept."""
@@ -179,7 +204,7 @@ class Ours:
 
     def raw(self, animals: int, action: str, count: int, *options: int) -> float:
         """CPU time of one statement in a loop, in microseconds."""
-        store, _ = self.store(animals)
+        store, _ = self.store(animals, details=action == "details")
         spent = float(self.program("raw-sqlite", store, action, count, *options))
         shutil.rmtree(store.parent)
         return spent
@@ -191,6 +216,18 @@ def open_orders(count: int) -> str:
     return f"""INSERT INTO orders (pet_id, status, created_at, updated_at)
         SELECT id, 'placed', 0, 0 FROM pets WHERE id <= {count} ORDER BY id;
         UPDATE pets SET status = 'pending' WHERE id <= {count};"""
+
+
+def year_of_sales(count: int) -> str:
+    """SQL that inserts sales of 20 categories, by five keys, evenly over the year."""
+    start = int(datetime(YEAR, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+    day = 86_400_000_000
+    return f"""WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {count - 1}),
+        sale AS (SELECT n, {start} + n * (365 * {day} / {count}) AS at, n % 20 = 7 AS returned FROM n)
+        INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at, returned_at,
+            price_amount, price_currency, completed_by, category_id)
+        SELECT 10000 + n, iif(returned, 'returned', 'completed'), at, at + returned * {day}, at,
+            iif(returned, at + {day}, NULL), 1000 + n % 900, 'EUR', 1 + n % 5, n / 5 % 20 FROM sale"""
 
 
 def first_line(log: Path) -> str:

@@ -24,9 +24,12 @@ SCRIPTS = {
 class Postgres:
     """The newest PostgreSQL that Debian has installed, with default settings."""
 
-    def __init__(self, ours: Ours, work: Path):
+    def __init__(
+        self, ours: Ours, work: Path, name: str = "postgres", filled: tuple[Path, str] | None = None
+    ):
+        """Copies a filled store, or one with a million animals."""
         self.programs = max(Path("/usr/lib/postgresql").iterdir()) / "bin"
-        self.folder = work / "data/postgres"
+        self.folder = work / "data" / name
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         os.chmod(self.folder, 0o777)
@@ -48,7 +51,7 @@ class Postgres:
             time.sleep(0.05)
         else:
             raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}")
-        store, self.key = ours.store(ANIMALS)
+        store, self.key = filled or ours.store(ANIMALS)
         ours.program("petstore", "copy", f"--from=sqlite:{store}", f"--to={self.url}")
         self.run("psql", self.url, "--quiet", "--command=VACUUM ANALYZE")
         self.scripts = {}
@@ -56,10 +59,10 @@ class Postgres:
             self.scripts[name] = self.folder / f"{name}.sql"
             self.scripts[name].write_text(script)
 
-    def serve(self, ours: Ours) -> Started:
+    def serve(self, ours: Ours, animals: int = ANIMALS) -> Started:
         folder = self.folder / "service"
         folder.mkdir()
-        return ours.serve_from(self.url, folder, self.key, ANIMALS)
+        return ours.serve_from(self.url, folder, self.key, animals)
 
     def open_orders(self, count: int) -> None:
         """Makes all animals available, with open orders for the first of them."""

@@ -25,8 +25,11 @@ from itertools import count, cycle, islice
 from pathlib import Path
 from threading import Event
 
+import history as long_history
+import photos
+from history import History
 from load import Load, Measured, Paced, measure, memory, open_loop, processor_time
-from ours import ORDERS, PROFILE, ROOT, Ours
+from ours import ORDERS, PROFILE, ROOT, YEAR, Ours
 from peers import PEERS, Ids, Peer, Started
 from postgres import Postgres
 from report import Result, write
@@ -36,9 +39,10 @@ ANIMALS = 1000
 PEER_ROUNDS = 3
 PEER_NAMES = {peer.name for peer in PEERS}
 SIZES = {"1 thousand": 1000, "1 million": 1_000_000, "10 million": 10_000_000}
+SALES = {"1 thousand": 1000, "1 million": 1_000_000}
 # Lists per second, and as many creates, beside which stalls are looked for.
 STALLS_RATE = 2000
-# Seconds between two keys that are created meanwhile.
+# Seconds between two keys that are created during the load.
 KEY_PAUSE = 0.1
 # Seconds between two certificates.
 CERTIFICATE_PAUSE = 1.0
@@ -68,6 +72,9 @@ class Bench:
     ours: Ours
     servers: dict[str, Started] = field(default_factory=dict)
     postgres: Postgres | None = None
+    histories: dict[str, History] = field(default_factory=dict)
+    # Their servers.
+    clusters: list[Postgres] = field(default_factory=list)
 
     def server(self, name: str, start: Callable[[], Started]) -> Started:
         """A running server, started on first use."""
@@ -134,6 +141,43 @@ class Bench:
         """The service with databases of increasing size."""
         servers = {name: self.service(animals) for name, animals in SIZES.items()}
         return [Contender(name, server, ask(server)) for name, server in servers.items()]
+
+    def sales(self, ask: Callable[[Started], Load]) -> list[Contender]:
+        """The service with a year of increasing numbers of sales."""
+        return [
+            Contender(
+                name,
+                server := self.server(
+                    f"petstore with {sales} sales", lambda: self.ours.service_with_sales(sales)
+                ),
+                ask(server),
+            )
+            for name, sales in SALES.items()
+        ]
+
+    def history(self, database: str, name: str) -> History:
+        """A service with a long history, started on first use."""
+        known = f"{database} {name}"
+        if known not in self.histories:
+            size = long_history.SIZES[name]
+            if database == "sqlite":
+                started = long_history.on_sqlite(self.ours, size)
+            else:
+                started, cluster = long_history.on_postgres(self.ours, WORK, size)
+                self.clusters.append(cluster)
+            self.histories[known] = started
+            self.servers[f"history {known}"] = started.server
+        return self.histories[known]
+
+    def histories_of(
+        self, database: str, measured: Callable[[History], Callable[[int], Measured]]
+    ) -> list["Contender"]:
+        """Services with increasingly long histories."""
+        started = {name: self.history(database, name) for name in long_history.SIZES}
+        return [
+            Contender(name, it.server, page(it.server), measure=measured(it))
+            for name, it in started.items()
+        ]
 
     def service_on_postgres(self) -> tuple[Started, Postgres]:
         if not self.postgres:
@@ -203,6 +247,9 @@ class Bench:
         """
         return self.ours.raw(ANIMALS, "insert", min(6_000 * connections, 60_000), connections)
 
+    def raw_details(self) -> float:
+        return self.ours.raw(SIZES["1 million"], "details", 20_000)
+
     def raw_page(self) -> float:
         return self.ours.raw(SIZES["10 million"], "page", 50_000)
 
@@ -219,6 +266,41 @@ def page(server: Started) -> Load:
 
 def events(server: Started) -> Load:
     return Load(["GET /v1/events?sort=desc"], headers=server.headers)
+
+
+def history(server: Started) -> Load:
+    """The history of each of a thousand random animals."""
+    ids = random.Random(3).choices(server.ids, k=1000)
+    requests = [f"GET /v1/events?subject=pets/{id}&sort=desc&limit=50" for id in ids]
+    return Load(requests, headers=server.headers)
+
+
+def month(server: Started) -> Load:
+    """The report of a month by day, which is kept after the first request."""
+    path = f"/v1/store/sales?by=day&from={YEAR}-06-01&to={YEAR}-06-30&timeZone=Europe/Berlin"
+    return Load([f"GET {path}"], headers=server.headers)
+
+
+def no_match(server: Started) -> Load:
+    """A page whose filter matches nothing: it examines up to 10,000 events."""
+    return Load(["GET /v1/events?types=category.deleted&limit=1000"], headers=server.headers)
+
+
+def loaded(ask: Callable[[Started], Load]) -> Callable[[History], Callable[[int], Measured]]:
+    """A load on a service with a long history. The CPU of its database counts."""
+
+    def start(it: History) -> Callable[[int], Measured]:
+        load = ask(it.server)
+
+        def both(seconds: int) -> Measured:
+            before = it.spent()
+            measured = measure(it.server.process.pid, it.server.base, load, seconds)
+            measured.cpu = (it.spent() - before) / (measured.requests * seconds) * 1e6
+            return measured
+
+        return both
+
+    return start
 
 
 def by_status(server: Started) -> Load:
@@ -449,6 +531,18 @@ def large_walk(bench: Bench) -> list[Contender]:
     return bench.beside_limit(us, our_walk(us, 150_000), bench.raw_page)
 
 
+def walk_with_details(bench: Bench) -> list[Contender]:
+    """Pages of animals with and without the optional members, none twice."""
+    def start() -> Started:
+        return bench.ours.service(SIZES["1 million"], details=True)
+
+    us = bench.server("petstore with details", start)
+    without = bench.service(SIZES["1 million"])
+    limit, ours = bench.beside_limit(us, our_walk(us, 49_000), bench.raw_details)
+    ours.name = "all members"
+    return [Contender("few members", without, our_walk(without, 49_000)), ours, limit]
+
+
 def large_get(bench: Bench) -> list[Contender]:
     us = bench.service(SIZES["10 million"])
     return bench.beside_limit(us, get_once(us), bench.raw_get)
@@ -474,6 +568,25 @@ def pages(kind: str) -> Callable[[Bench], list[Contender]]:
         ]
 
     return start
+
+
+def histories(database: str, prefix: str, title: str) -> list[Scenario]:
+    """The scenarios of a long history, on a database."""
+    measured = {
+        "history-newest": ("newest 50 events of an animal", loaded(long_history.newest)),
+        "history-feed": ("feed of an animal from the start, 100 events", loaded(long_history.feed)),
+        "history-stream": ("stream of an animal from the start, 100 events", long_history.stream),
+        "report-warm": ("report of a month, days kept", loaded(long_history.month)),
+        "report-cold": ("report of a month, days scanned", long_history.cold_month),
+    }
+    return [
+        Scenario(
+            prefix + name,
+            f"{title}{what}, by number of events",
+            lambda bench, ask=ask: bench.histories_of(database, ask),
+        )
+        for name, (what, ask) in measured.items()
+    ]
 
 
 SCENARIOS = [
@@ -526,11 +639,27 @@ SCENARIOS = [
     Scenario("overload", "Create, by number of connections", overload),
     Scenario("orders", "Orders and creates, 64 connections", sqlite_sales),
     Scenario("walk-large", "Paginate through 10 million animals, no page twice (uncached)", large_walk),
+    Scenario(
+        "walk-details",
+        "Paginate through animals with all members, no page twice (uncached)",
+        walk_with_details,
+    ),
     Scenario("get-large", "Get from 10 million animals, none twice (uncached)", large_get),
     Scenario("growth-list", "List, by database size", lambda b: b.sizes(page)),
     Scenario("growth-status", "List by status, by database size", lambda b: b.sizes(by_status)),
     Scenario("growth-get", "Get, by database size", lambda b: b.sizes(get)),
     Scenario("growth-events", "Newest page of events, by database size", lambda b: b.sizes(events)),
+    Scenario("growth-history", "History of an animal, by database size", lambda b: b.sizes(history)),
+    Scenario(
+        "growth-report",
+        "Report of a month by day, by number of sales in the year",
+        lambda b: b.sales(month),
+    ),
+    Scenario(
+        "growth-no-match",
+        "Page of events without a match, by database size",
+        lambda b: b.sizes(no_match),
+    ),
     Scenario("growth-all-pages", "Page at any depth, by database size", pages("all")),
     Scenario("growth-category-pages", "Page of a category, by database size", pages("category")),
     Scenario(
@@ -544,8 +673,29 @@ SCENARIOS = [
         "Page of a search by name and status, by database size",
         pages("name-status"),
     ),
+    Scenario(
+        "growth-search-letter-pages",
+        "Page of a search for a letter, by database size",
+        pages("search-letter"),
+    ),
+    Scenario(
+        "growth-search-syllable-pages",
+        "Page of a search for a syllable, by database size",
+        pages("search-syllable"),
+    ),
+    Scenario(
+        "growth-search-syllable-status-pages",
+        "Page of a search for a syllable and a status, by database size",
+        pages("search-syllable-status"),
+    ),
+    Scenario(
+        "growth-search-name-pages",
+        "Search for a whole name, by database size",
+        pages("search-name"),
+    ),
     Scenario("growth-create", "Create, by database size", lambda b: b.sizes(create(64))),
     Scenario("growth-orders", "Place and cancel an order, by database size", growing_orders),
+    *histories("sqlite", "", "SQLite: "),
     Scenario(
         "pg-list",
         "PostgreSQL: list, default page (cached)",
@@ -568,11 +718,12 @@ SCENARIOS = [
         lambda b: b.on_postgres("create", create(64)),
     ),
     Scenario("pg-orders", "PostgreSQL: orders and creates, 64 connections", postgres_sales),
+    *histories("postgres", "pg-", "PostgreSQL: "),
 ]
 
 
 def main() -> None:
-    names = [scenario.name for scenario in SCENARIOS] + ["stalls", "start"]
+    names = [scenario.name for scenario in SCENARIOS] + ["photos", "stalls", "start"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scenarios", nargs="*", help=f"some of: {', '.join(names)}; default: all")
     parser.add_argument("--rounds", type=int, default=4)
@@ -580,7 +731,8 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.scenarios) - set(names):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    chosen = options.scenarios or names
+    # Photos take some 80 GB of disk and an hour, so they are measured only by name.
+    chosen = options.scenarios or [name for name in names if name != "photos"]
 
     began = time.monotonic()
     shutil.rmtree(WORK / "data", ignore_errors=True)
@@ -601,6 +753,11 @@ def main() -> None:
             if scenario.name in chosen:
                 where = f"{chosen.index(scenario.name) + 1}/{len(chosen)} {scenario.name}"
                 results.append(run(bench, scenario, options.rounds, options.seconds, where))
+        if "photos" in chosen:
+            progress("photos")
+            request = numbered_create(bench.service())
+            results.append(photos.uploads(bench, options.rounds * options.seconds, request))
+            results.append(photos.stores(bench, options.rounds, options.seconds, our_walk))
         if "stalls" in chosen:
             results.append(stalls(bench, options.rounds * options.seconds))
         if "start" in chosen:
@@ -609,8 +766,9 @@ def main() -> None:
     finally:
         for server in bench.servers.values():
             server.stop()
-        if bench.postgres:
-            bench.postgres.stop()
+        for cluster in [bench.postgres, *bench.clusters]:
+            if cluster:
+                cluster.stop()
         progress("")
     measured = {name for result in results for name in result.figures}
     versions = {p.name: f"{p.version}; {p.commits}" for p in PEERS if p.name in measured}

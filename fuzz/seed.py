@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import pathlib
+import struct
 import sys
 import zlib
 
@@ -49,6 +50,8 @@ def json_bodies():
         '{"x":' + "[" * 127 + "]" * 127 + "}",
         '{"x":' + "[" * 200 + "]" * 200 + "}",
         '{"status":null}',
+        '{"name":"Happy Paws","address":"12 Mill Lane\\nFrederick","receiptText":null,"currency":"USD"}',
+        '{"currency":"usd"}',
         b'{"name":"\xff"}',
     ]
 
@@ -80,7 +83,16 @@ def cursors():
         "w": [""],
         "d": ["", "state=failed", "state=retrying"],
         "k": [""],
+        "r": [],
     }
+    zone = "timeZone=Europe%2FBerlin"
+    period = "from=2026-02-01&to=2026-02-28&" + zone
+    for entry, name in [("acquired", "2026-02-28"), ("sold", f"{1_772_236_800_000_000:020}")]:
+        yield f"entry={entry}&{period}"
+        last = cursor("r", f"entry={entry}&{period}", 20, name)
+        yield f"limit=2&entry={entry}&{period}&cursor={last}"
+    for by in ["day", "week", "month", "category", "key"]:
+        yield f"by={by}&{period}"
     numbers = [0, 1, 20, -1, 2**53 - 1, 2**63 - 1, -(2**63)]
     for kind, filters in lists.items():
         for number, name in itertools.product(numbers, ["", "rex", "\u00e9", "a" * 64]):
@@ -148,7 +160,63 @@ def log_paths():
     yield "/" + "a" * 250 + KEY
 
 
+def photos():
+    """Small images in every format, as crates/photo/tests/fixtures makes them."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    def png(depth, colour, row, interlaced=0, extra=b""):
+        header = struct.pack(">IIBBBBB", 4, 4, depth, colour, 0, 0, interlaced)
+        data = zlib.compress((b"\0" + row) * 4)
+        return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + extra + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+    def riff(name, data):
+        return name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
+
+    def webp(*chunks):
+        return riff(b"RIFF", b"WEBP" + b"".join(chunks))
+
+    exif = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
+    # Bits of a sample, colour type, samples.
+    for depth, colour, samples in [(8, 0, 1), (16, 0, 1), (8, 2, 3), (16, 2, 3), (8, 4, 2), (8, 6, 4), (16, 6, 4)]:
+        yield png(depth, colour, bytes(range(samples * depth // 8)) * 4)
+    yield png(1, 3, b"\xa0", extra=chunk(b"PLTE", b"\1\2\3\4\5\6") + chunk(b"tRNS", b"\0\xff"))
+    yield png(8, 2, bytes(12), extra=chunk(b"eXIf", exif))
+    yield png(8, 0, bytes(8), interlaced=1)
+
+    lossy = base64.b64decode("kAEAnQEqEAAIAALATCWgAnS6AAOYAP7tTd67xaUa/+emf1t/H/jIAA==")
+    alpha = base64.b64decode("ARASEP6flkQ9IiaANH8A")
+    lossless = base64.b64decode("Lw/AAQAPcASLJ/z+IGT+Aw9iwWT+0p0pRPQ/MgA=")
+    canvas = b"\x0f\0\0\x07\0\0"
+    frame = b"\0" * 6 + canvas + b"\0" * 4 + riff(b"VP8 ", lossy)
+    yield webp(riff(b"VP8 ", lossy))
+    yield webp(riff(b"VP8L", lossless))
+    yield webp(riff(b"VP8X", b"\x18\0\0\0" + canvas), riff(b"ALPH", alpha), riff(b"VP8 ", lossy), riff(b"EXIF", exif))
+    yield webp(riff(b"VP8X", b"\x02\0\0\0" + canvas), riff(b"ANIM", b"\0" * 6), riff(b"ANMF", frame))
+
+    def segment(marker, data):
+        return bytes([0xff, marker]) + struct.pack(">H", len(data) + 2) + data
+
+    # Blocks of one grey: the codes of a difference of 0 are 4 bits, the end of a block one.
+    averages = segment(0xc4, b"\0" + b"\0\0\0\x0c" + b"\0" * 12 + bytes(range(12)))
+    ends = segment(0xc4, b"\x10\x01" + b"\0" * 15 + b"\0")
+    tables = segment(0xdb, b"\0" + b"\x08" * 64) + averages + ends
+    for components, sampling in [(1, 0x11), (3, 0x11), (3, 0x22), (4, 0x11)]:
+        parts = b"".join(bytes([n + 1, sampling if n == 0 else 0x11, 0]) for n in range(components))
+        size = struct.pack(">BHHB", 8, 16, 16, components)
+        names = [bytes([n + 1, 0]) for n in range(components)]
+        start = b"\xff\xd8" + segment(0xe1, b"Exif\0\0" + exif) + segment(0xee, b"Adobe\0\x64\0\0\0\0\0") + tables
+        data = bytes(components * 2 if sampling == 0x11 else 3)
+        scan = segment(0xda, bytes([components]) + b"".join(names) + b"\0\x3f\0") + bytes(30)
+        yield start + segment(0xc0, size + parts) + scan + b"\xff\xd9"
+        first = segment(0xda, bytes([components]) + b"".join(names) + b"\0\0\0") + data
+        rest = b"".join(segment(0xda, b"\1" + name + b"\1\x3f\0") + b"\0" for name in names)
+        yield start + segment(0xc2, size + parts) + first + rest + b"\xff\xd9"
+    yield from [b"GIF89a", b"\xff\xd8\xff", b"%PDF-1.7", b"\0\0\0\x18ftypheic", b"<svg/>"]
+
+
 write("json", json_bodies())
 write("cursor", cursors())
 write("request", requests())
 write("log_path", log_paths())
+write("photo", photos())

@@ -144,13 +144,26 @@ fn contract_examples_work() {
     contract.push(delete);
     let service = Installation::start();
     service.run("KEY=$(petstore keys create first) && curl -sf http://127.0.0.1:8080/v1/pets -H \"Authorization: Bearer $KEY\" -d '{\"name\":\"A\",\"categoryId\":1,\"status\":\"available\"}' -H 'Content-Type: application/json'");
+    std::fs::write(
+        service.dir.path().join("biscuit.jpg"),
+        support::noise(9, 9, 1),
+    )
+    .unwrap();
     let statuses = statuses(&service, NEW_OWNER, &contract);
-    // List, by name; create, get, update, delete, change many, undo.
-    let pets = [OK, OK, CREATED, OK, OK, NO_CONTENT, OK, OK];
+    // List, by name; create, get, update, delete.
+    let pets = [OK, OK, CREATED, OK, OK, NO_CONTENT];
+    // Add, arrange, get, delete.
+    let photos = [CREATED, OK, OK, NO_CONTENT];
+    // Change many, undo, find an import.
+    let batches = [OK, OK, OK];
     // List, put, delete.
     let categories = [OK, CREATED, NO_CONTENT];
     // Inventory; list, place, get, update, complete, cancel (too late), return.
     let store = [OK, OK, CREATED, OK, OK, OK, "HTTP/1.1 409 Conflict", OK];
+    // Sales, the register.
+    let reports = [OK, OK];
+    // Get, update.
+    let settings = [OK, OK];
     let accepted = "HTTP/1.1 202 Accepted";
     let gone = "HTTP/1.1 410 Gone";
     // Create, list, get, update, rotate, test, replay, deliveries, retry (unknown).
@@ -160,8 +173,12 @@ fn contract_examples_work() {
     let rest = [NO_CONTENT];
     let expected = [
         &pets[..],
+        &photos,
+        &batches,
         &categories,
         &store,
+        &reports,
+        &settings,
         &EVENTS,
         &webhooks,
         &keys,
@@ -188,6 +205,44 @@ fn event_examples_work() {
 }
 
 #[test]
+fn personal_data_examples_work() {
+    let guide = examples(&std::fs::read_to_string("docs/personal-data.md").unwrap());
+    let service = Installation::start();
+    let send = |path: &str, body: &str| {
+        service.run(&format!(
+            "{NEW_KEY}curl -sf http://127.0.0.1:8080/v1/{path} -d '{body}' \
+             -H \"Authorization: Bearer $PETSTORE_KEY\" -H 'Content-Type: application/json'"
+        ))
+    };
+    let [find, erase, erase_source] = guide.as_slice() else {
+        panic!("{guide:?}");
+    };
+    assert_eq!(service.run(find), "no orders\n");
+    send(
+        "pets",
+        r#"{"name":"A","categoryId":1,"status":"available"}"#,
+    );
+    send(
+        "store/orders",
+        r#"{"petId":1,"buyer":{"name":"Ada Moreno","contact":"ada@example.com"}}"#,
+    );
+    assert!(service.run(find).contains("ada@example.com"));
+    let erased = service.run(&format!("{NEW_KEY}{erase}"));
+    assert!(erased.starts_with(OK), "{erased}");
+    assert_eq!(service.run(find), "no orders\n");
+    let source =
+        r#"{"name":"B","categoryId":1,"acquiredOn":"2026-02-01","source":{"name":"Ada Moreno"}}"#;
+    send("pets", source);
+    service.run(&format!(
+        "{NEW_KEY}curl -sf -X DELETE http://127.0.0.1:8080/v1/pets/2 \
+         -H \"Authorization: Bearer $PETSTORE_KEY\""
+    ));
+    let erase_source = erase_source.replace("17", "2");
+    assert!(service.run(&erase_source).contains("Ada Moreno"));
+    assert_eq!(service.run(&erase_source), "no entries\n");
+}
+
+#[test]
 fn webhook_examples_work() {
     let guide = examples(&std::fs::read_to_string("docs/webhooks.md").unwrap());
     let service = Installation::start();
@@ -205,7 +260,7 @@ fn operations_guide_examples_work() {
     // A restore needs a database that is not being served.
     let (restore, served): (Vec<_>, Vec<_>) =
         (guide.iter()).partition(|example| example.contains("petstore restore"));
-    assert_eq!((restore.len(), served.len()), (1, 9));
+    assert_eq!((restore.len(), served.len()), (1, 11));
     for example in served {
         service.run(example);
     }

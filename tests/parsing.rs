@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::{any::type_name, fs, process::Command};
+use std::{any::type_name, collections::HashSet, fs, process::Command};
 
 use api::RateLimit;
 use domain::{
@@ -14,19 +14,30 @@ use domain::{
     order::OrderFilter,
     page::{Cursor, Filter, ListQuery, PageLimit, Position},
     pet::{NewPet, PetFilter, PetId, PetName},
+    register::RegisterFilter,
+    sales::{Grouping, SalesQuery},
+    settings::{Settings, SettingsChange},
     webhook::{WebhookFilter, delivery::DeliveryFilter},
 };
+use jiff::Timestamp;
 use proptest::{prelude::*, sample::Index};
 
 fn position() -> impl Strategy<Value = Position> {
-    ("\\PC{0,20}", any::<i64>()).prop_map(|(name, id)| Position {
-        name: name.into(),
+    ("\\PC{0,20}", any::<i64>()).prop_map(|(key, id)| Position {
+        key: key.into(),
         id,
     })
 }
 
 fn cursor() -> impl Strategy<Value = Cursor> {
     (any::<u32>(), position()).prop_map(|(query, position)| Cursor { query, position })
+}
+
+/// A query string with some of the parameters.
+fn joined<const N: usize>(parameters: [&'static str; N]) -> impl Strategy<Value = String> {
+    let parameters = parameters.map(proptest::option::of);
+    Vec::from(parameters)
+        .prop_map(|parts| parts.into_iter().flatten().collect::<Vec<_>>().join("&"))
 }
 
 /// A valid query string with some of the parameters.
@@ -39,9 +50,52 @@ fn pet_query() -> impl Strategy<Value = String> {
         "sort=(asc|desc)",
         "limit=(1|2)",
     ];
-    let parameters = parameters.map(proptest::option::of);
-    Vec::from(parameters)
-        .prop_map(|parts| parts.into_iter().flatten().collect::<Vec<_>>().join("&"))
+    joined(parameters)
+}
+
+/// A query string of a period with some of the parameters, mostly valid.
+fn period_query() -> impl Strategy<Value = String> {
+    let parameters = [
+        "entry=(acquired|sold|x)",
+        "by=(day|week|month|category|key|x)",
+        "from=20(25|26)-(01|02|12|13)-(01|28|29|31)",
+        "to=20(26|35|99)-(02|03)-(01|28|31)",
+        "timeZone=(UTC|europe/berlin|Asia/Kathmandu|Mars)",
+        "limit=(1|2)",
+    ];
+    joined(parameters)
+}
+
+/// A query string of a register with the required parameter and some of the others.
+fn valid_register_query() -> impl Strategy<Value = String> {
+    let optional = [
+        "from=2025-(01|02|12)-(01|28)",
+        "to=2026-(02|03)-(01|28)",
+        "timeZone=(UTC|europe/berlin|Asia/Kathmandu)",
+        "limit=(1|2)",
+    ];
+    ("entry=(acquired|sold)", joined(optional))
+        .prop_map(|(entry, optional)| format!("{entry}&{optional}"))
+}
+
+fn register_query(query: &str) -> Option<ListQuery<RegisterFilter>> {
+    let filter = RegisterFilter::parse(query, Timestamp::UNIX_EPOCH).ok()?;
+    ListQuery::parse_with(filter, query).ok()
+}
+
+/// A merge patch of the settings with some of the members.
+fn settings_change() -> impl Strategy<Value = String> {
+    let members = [
+        r#""name":("(A|B)"|null)"#,
+        r#""address":("(A|B)"|null)"#,
+        r#""receiptText":("(A|B)"|null)"#,
+        r#""currency":("(EUR|USD)"|null)"#,
+    ];
+    let members = Vec::from(members.map(proptest::option::of));
+    members.prop_map(|members| {
+        let members: Vec<_> = members.into_iter().flatten().collect();
+        format!("{{{}}}", members.join(","))
+    })
 }
 
 proptest! {
@@ -138,6 +192,57 @@ proptest! {
         let cursor = next.split('&').find(|part| part.starts_with("cursor=")).unwrap();
         let same = (other_query.filter, other_query.sort) == (first.filter, first.sort);
         prop_assert_eq!(parse(&format!("{other}&{cursor}")).is_ok(), same);
+    }
+
+    /// The link to the next page of a register leads to the same entries, whenever it is followed,
+    /// from a position in their period.
+    #[test]
+    fn a_page_of_the_register_leads_to_the_next(
+        query in valid_register_query(),
+        position in position(),
+    ) {
+        let now: Timestamp = "2026-02-28T12:00:00Z".parse().unwrap();
+        let filter = RegisterFilter::parse(&query, now).unwrap();
+        let first = ListQuery::parse_with(filter, &query).unwrap();
+        let next = first.next(position);
+        let second = register_query(&next).unwrap();
+        prop_assert_eq!(&second.filter, &first.filter);
+        let after = second.after.unwrap();
+        prop_assert!((after.key, after.id) >= (first.filter.start().key, 0));
+    }
+
+    /// Days of a report lie in its period.
+    #[test]
+    fn queries_of_reports_have_a_limit(query in period_query()) {
+        let now: Timestamp = "2026-02-28T12:00:00Z".parse().unwrap();
+        if let Ok(SalesQuery { period, by }) = SalesQuery::parse(&query, now) {
+            let days = period.days();
+            let most = if by == Grouping::Day { 366 } else { 3660 };
+            prop_assert!((1..=most).contains(&days.len()));
+            prop_assert_eq!((days[0].1, days[days.len() - 1].1), (period.from, period.to));
+            prop_assert!(days.is_sorted());
+        }
+    }
+
+    /// A change of the settings names exactly the members that it changes, and has no effect the
+    /// second time.
+    #[test]
+    fn changes_of_settings_name_what_they_change(
+        changes in prop::collection::vec(settings_change(), 1..5),
+    ) {
+        let mut settings = Settings::default();
+        for body in changes {
+            let object = Object::parse(body.as_bytes()).unwrap();
+            let change = SettingsChange::from_object(&object).unwrap();
+            let changed = change.decide(&settings, Some(&settings)).unwrap();
+            let again = change.decide(&changed, None).unwrap();
+            prop_assert_eq!(&again, &changed);
+            let [before, after] = [&settings, &changed].map(|it| serde_json::to_value(it).unwrap());
+            let members = ["name", "address", "receiptText", "currency"];
+            let differing = members.into_iter().filter(|member| before.get(member) != after.get(member));
+            prop_assert_eq!(changed.differences(&settings), differing.collect::<Vec<_>>());
+            settings = changed;
+        }
     }
 
     #[test]
@@ -275,7 +380,7 @@ fn fuzzing_starts_from_seeds_that_parse() {
             .map(|f| fs::read(f.unwrap().path()).unwrap())
             .collect()
     };
-    for target in ["request", "log_path"] {
+    for target in ["request", "log_path", "photo"] {
         assert!(!read(target).is_empty(), "{target}");
     }
     let json = read("json");
@@ -283,6 +388,12 @@ fn fuzzing_starts_from_seeds_that_parse() {
         Object::parse(body).is_ok_and(|object| NewPet::from_object(&object).is_ok())
     };
     assert!(json.iter().any(is_pet));
+    let is_change_of_settings = |body: &Vec<u8>| {
+        let object = Object::parse(body).ok();
+        let change = object.and_then(|object| SettingsChange::from_object(&object).ok());
+        change.is_some_and(|change| change != SettingsChange::default())
+    };
+    assert!(json.iter().any(is_change_of_settings));
 
     let seeds = read("cursor");
     let seeds: Vec<_> = seeds.iter().map(|it| str::from_utf8(it).unwrap()).collect();
@@ -293,12 +404,13 @@ fn fuzzing_starts_from_seeds_that_parse() {
         WebhookFilter::LIST,
         DeliveryFilter::LIST,
         ApiKeyFilter::LIST,
+        RegisterFilter::LIST,
     ];
     for list in lists {
         let mut by_id = 0;
         let mut by_name = 0;
         for cursor in seeds.iter().filter_map(|it| Cursor::parse(it, list).ok()) {
-            if cursor.position.name.is_empty() {
+            if cursor.position.key.is_empty() {
                 by_id += 1;
             } else {
                 by_name += 1;
@@ -312,6 +424,20 @@ fn fuzzing_starts_from_seeds_that_parse() {
     assert_has_queries::<WebhookFilter>(&seeds);
     assert_has_queries::<DeliveryFilter>(&seeds);
     assert_has_queries::<ApiKeyFilter>(&seeds);
+    let pages = seeds.iter().filter_map(|it| register_query(it));
+    let kinds: HashSet<_> = pages
+        .filter(|page| page.after.is_some())
+        .map(|page| page.filter.entry)
+        .collect();
+    assert_eq!(kinds.len(), 2);
+    let reports = seeds.iter().filter(|it| it.contains("by="));
+    assert!(reports.clone().count() > 1);
+    for report in reports {
+        assert!(
+            SalesQuery::parse(report, Timestamp::now()).is_ok(),
+            "{report}"
+        );
+    }
     let ids = seeds.iter().filter_map(|it| EventId::parse(it));
     assert!(ids.count() > 1);
     assert!(seeds.iter().any(|it| PetId::parse(it).is_some()));
@@ -321,7 +447,7 @@ fn fuzzing_starts_from_seeds_that_parse() {
 
 /// Some seeds are links to a later page of the list, with and without a filter if it has
 /// any.
-fn assert_has_queries<F: Filter>(seeds: &[&str]) {
+fn assert_has_queries<F: Filter + Default>(seeds: &[&str]) {
     let queries = seeds.iter().filter_map(|it| ListQuery::<F>::parse(it).ok());
     let links: Vec<_> = queries.filter(|query| query.after.is_some()).collect();
     let is_filtered = |query: &&ListQuery<F>| query.filter != F::default();

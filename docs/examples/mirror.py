@@ -2,7 +2,7 @@
 
 Usage: PETSTORE_KEY=... python3 mirror.py URL FILE [--once]
 
-With --once it ends when it has caught up; otherwise it goes on as animals change.
+With --once it ends when it has caught up; otherwise it continues as animals change.
 """
 
 import http.client, json, os, sqlite3, sys, time

@@ -2,7 +2,7 @@
 //
 // Usage: PETSTORE_KEY=... node mirror.js URL FILE [--once]
 //
-// With --once it ends when it has caught up; otherwise it goes on as animals change.
+// With --once it ends when it has caught up; otherwise it continues as animals change.
 
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";

@@ -7,10 +7,13 @@ use std::fmt::Debug;
 use domain::{
     api_key::ApiKeyFilter,
     category::CategoryFilter,
+    clock::Clock,
     event::EventId,
     order::OrderFilter,
     page::{Cursor, Filter, ListQuery, PageLimit, Position},
     pet::{PetFilter, PetId},
+    register::RegisterFilter,
+    sales::SalesQuery,
     webhook::{WebhookFilter, delivery::DeliveryFilter},
 };
 use libfuzzer_sys::fuzz_target;
@@ -24,6 +27,7 @@ fuzz_target!(|text: &str| {
         WebhookFilter::LIST,
         DeliveryFilter::LIST,
         ApiKeyFilter::LIST,
+        RegisterFilter::LIST,
     ];
     let cursors: Vec<_> = lists.into_iter().filter_map(parse).collect();
     assert!(cursors.len() <= 1, "{cursors:?}");
@@ -36,6 +40,18 @@ fuzz_target!(|text: &str| {
     check_query::<WebhookFilter>(text);
     check_query::<DeliveryFilter>(text);
     check_query::<ApiKeyFilter>(text);
+    let now = Clock::system().now();
+    if let Ok(filter) = RegisterFilter::parse(text, now)
+        && let Ok(query) = ListQuery::parse_with(filter, text)
+    {
+        let next = query.next(Position::of_id(1));
+        let filter = RegisterFilter::parse(&next, now).expect("a link is valid");
+        assert_eq!(filter, query.filter);
+        ListQuery::parse_with(filter, &next).expect("a link is valid");
+    }
+    if let Ok(query) = SalesQuery::parse(text, now) {
+        assert!(!query.period.days().is_empty(), "{query:?}");
+    }
     if let Some(id) = EventId::parse(text) {
         assert_eq!(id.to_string(), text);
     }

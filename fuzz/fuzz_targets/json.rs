@@ -6,6 +6,7 @@
 use domain::{
     json::{FromObject, Object},
     pet::{NewPet, PetChange},
+    settings::{Settings, SettingsChange},
 };
 use libfuzzer_sys::fuzz_target;
 use serde::de::IgnoredAny;
@@ -17,6 +18,13 @@ fuzz_target!(|body: &[u8]| {
     };
     serde_json::from_slice::<IgnoredAny>(body).expect("accepted, so it is JSON");
     let _ = PetChange::from_object(&object);
+    if let Ok(change) = SettingsChange::from_object(&object) {
+        let decide = |before: &Settings| change.decide(before, None).expect("nothing is expected");
+        let before = Settings::default();
+        let after = decide(&before);
+        assert_eq!(decide(&after), after);
+        assert_eq!(after.differences(&before).is_empty(), after == before);
+    }
     // A number that no double can hold is JSON, but not a value of the other parser.
     let Ok(other) = serde_json::from_slice::<Value>(body) else {
         return;

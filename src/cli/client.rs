@@ -5,8 +5,9 @@ use std::{env, error::Error, str::FromStr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use clap::Args;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{AUTHORIZATION, CONTENT_TYPE, HOST, LINK, RETRY_AFTER, USER_AGENT},
+    request,
     uri::Scheme,
 };
 use rustls::ClientConfig;
@@ -15,10 +16,13 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
+use domain::photo::{DECODE_TIMEOUT, MIN_UPLOAD_RATE};
 use outbound::{
     http1::{self, Connection},
     tls,
 };
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The maximum time to connect, or until the next part of a response arrives.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -70,8 +74,11 @@ impl FromStr for ServiceUrl {
             is_http && !has_user && uri.query().is_none()
         });
         let uri = uri.ok_or("must be a URL such as https://pets.example")?;
-        let host = uri.host().unwrap_or_default();
-        let host = host.trim_matches(['[', ']']).into();
+        let host = uri
+            .host()
+            .unwrap_or_default()
+            .trim_matches(['[', ']'])
+            .into();
         Ok(Self { uri, host })
     }
 }
@@ -114,6 +121,8 @@ pub enum Failure {
     NoResponse(String),
     #[error("the response from {0} is too long; name the URL of a petstore service with --url")]
     TooLong(String),
+    #[error("the response is not one of a petstore service; name its URL with --url")]
+    NotPetstore,
     /// The same request may succeed later.
     #[error("{message}")]
     Unavailable {
@@ -133,8 +142,8 @@ pub struct Client {
 
 impl Client {
     fn new(url: ServiceUrl, api_key: &str) -> Result<Self, &'static str> {
-        let authorization = HeaderValue::try_from(format!("Bearer {api_key}"));
-        let mut authorization = authorization.map_err(|_| "this is not an API key")?;
+        let mut authorization = HeaderValue::try_from(format!("Bearer {api_key}"))
+            .map_err(|_| "this is not an API key")?;
         authorization.set_sensitive(true);
         let tls = url.uses_tls().then(|| {
             let roots = rustls_native_certs::load_native_certs().certs;
@@ -157,20 +166,51 @@ impl Client {
         body: Option<String>,
         wait: Duration,
     ) -> Result<(HeaderMap, Vec<u8>), Failure> {
-        let mut request = Request::builder()
+        let mut request = self.start(method, path);
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(body.unwrap_or_default().into());
+        self.respond(request, wait).await
+    }
+
+    /// Sends an image to a path below `/v1`. With the same key it takes effect once, however often
+    /// it is sent.
+    pub async fn upload(
+        &mut self,
+        path: &str,
+        image: Bytes,
+        idempotency_key: &str,
+    ) -> Result<(HeaderMap, Vec<u8>), Failure> {
+        let seconds = image.len() as u64 / MIN_UPLOAD_RATE;
+        let wait = DECODE_TIMEOUT + Duration::from_secs(seconds);
+        let request = self
+            .start(Method::POST, path)
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .header(IDEMPOTENCY_KEY, idempotency_key)
+            .body(image);
+        self.respond(request, wait).await
+    }
+
+    fn start(&self, method: Method, path: &str) -> request::Builder {
+        Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url.base_path()))
             .header(HOST, self.url.authority())
             .header(AUTHORIZATION, self.authorization.clone())
-            .header(USER_AGENT, http1::USER_AGENT);
-        if body.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
-        }
+            .header(USER_AGENT, http1::USER_AGENT)
+    }
+
+    /// Sends a request, and returns the response if it was successful.
+    async fn respond(
+        &mut self,
+        request: http::Result<Request<Bytes>>,
+        wait: Duration,
+    ) -> Result<(HeaderMap, Vec<u8>), Failure> {
         let authority = self.url.authority().to_string();
         let no_response = |cause: &dyn Error| {
             Failure::NoResponse(format!("no response from {authority}: {cause}"))
         };
-        let request = request.body(body.unwrap_or_default().into());
         let request = request.map_err(|error| no_response(&error))?;
         let response = match self.exchange(request, wait).await {
             Ok(response) => response,
@@ -199,18 +239,21 @@ impl Client {
         request: Request<Bytes>,
         wait: Duration,
     ) -> http1::Result<Response<Vec<u8>>> {
-        // The service may have closed the connection in the meantime. Only a request without
-        // effect can be sent again.
-        let is_safe = request.method().is_safe();
-        if let Some(connection) = self.connection.take().filter(|_| is_safe)
+        // The service may have closed the connection in the meantime. Only a request that takes
+        // effect at most once can be sent again.
+        let is_repeatable =
+            request.method().is_safe() || request.headers().contains_key(IDEMPOTENCY_KEY);
+        if let Some(connection) = self.connection.take().filter(|_| is_repeatable)
             && let Ok(response) = self.send(connection, request.clone(), wait).await
         {
             return Ok(response);
         }
         let deadline = Instant::now() + TIMEOUT;
         let host = self.url.host.as_str();
-        let addresses = timeout_at(deadline, lookup_host((host, self.url.port()))).await?;
-        let addresses: Vec<_> = addresses.map_err(http1::Error::Connection)?.collect();
+        let addresses: Vec<_> = timeout_at(deadline, lookup_host((host, self.url.port())))
+            .await?
+            .map_err(http1::Error::Connection)?
+            .collect();
         let tls = self.tls.as_ref().map(|tls| (tls, host));
         let connection = Connection::open(&addresses, tls, MAX_RESPONSE, deadline).await?;
         self.send(connection, request, wait).await
@@ -234,8 +277,9 @@ impl Client {
 /// Returns the message of an Error body. A proxy may have sent something else.
 fn error_message(status: StatusCode, body: &[u8]) -> String {
     let error: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let message = error["message"].as_str();
-    let message = message.map_or_else(|| format!("response {status}"), shorten);
+    let message = error["message"]
+        .as_str()
+        .map_or_else(|| format!("response {status}"), shorten);
     // The message comes from elsewhere and may be shown on a terminal.
     message.replace(char::is_control, "\u{fffd}")
 }

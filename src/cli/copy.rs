@@ -58,12 +58,13 @@ impl Copy {
         bar.finish_and_clear();
         let copied = copied?;
         status!(
-            "Copied {}, {}, {}, {} and {}.",
+            "Copied {}, {}, {}, {}, {} and {}.",
             counted(copied["pets"], "animal"),
             counted(copied["categories"], "category name"),
             counted(copied["orders"], "order"),
             counted(copied["api_keys"], "API key"),
-            counted(copied["webhooks"], "webhook")
+            counted(copied["webhooks"], "webhook"),
+            counted(copied["events"], "event")
         );
         Ok(())
     }

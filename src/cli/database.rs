@@ -3,7 +3,8 @@
 use std::{
     env,
     error::Error,
-    fs,
+    fs::File,
+    io::{IsTerminal, Read, stderr},
     ops::Deref,
     os::unix::fs::MetadataExt,
     path::{self, Path, PathBuf},
@@ -16,6 +17,7 @@ use super::{
     UrlParser, escape_path,
     packaged_settings::{PackagedSettings, SETTINGS, SETTINGS_VARIABLE},
     shell_quote, status,
+    terminal::read_secret,
 };
 use store::{DatabaseUrl, OpenError, PostgresUrl, give_up_root};
 
@@ -221,13 +223,19 @@ pub fn print_warning(warning: String) {
 fn read_password(file: &Path, warn: fn(String)) -> Result<Vec<u8>, Box<dyn Error>> {
     let shown = file.display();
     let failed = |cause| format!("cannot read the database password from {shown}: {cause}");
-    let text = fs::read(file).map_err(failed)?;
+    let mut opened = File::open(file).map_err(failed)?;
+    let mut text = Vec::new();
+    if opened.is_terminal() && stderr().is_terminal() {
+        text = read_secret("Password for PostgreSQL: ").map_err(failed)?;
+    } else {
+        opened.read_to_end(&mut text).map_err(failed)?;
+    }
     let line = text.strip_suffix(b"\n").unwrap_or(&text);
     let password = line.strip_suffix(b"\r").unwrap_or(line);
     if password.is_empty() {
         return Err(format!("the database password file {shown} is empty").into());
     }
-    if fs::metadata(file).map_err(failed)?.mode() & 0o004 != 0 {
+    if opened.metadata().map_err(failed)?.mode() & 0o004 != 0 {
         warn(format!(
             "all users of this machine can read the database password in {shown}; restrict it \
              with chmod 600"

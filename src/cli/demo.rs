@@ -17,7 +17,7 @@ use super::{
 };
 use domain::{
     api_key::{ApiKeySecret, NewApiKey},
-    category::{CategoryId, CategoryName, ExpectedCategory},
+    category::{Category, CategoryId, CategoryName, ExpectedCategory},
     clock::Clock,
     idempotency::Idempotent,
     order::{PlaceOrderRequest, Transition},
@@ -212,7 +212,12 @@ pub async fn fill(store: &Store) -> Result<ApiKeySecret, Box<dyn Error>> {
         let name = CategoryName::parse(category)?;
         let id = CategoryId::from_store(number);
         let _ = store
-            .category_put(counter.id, id, name, ExpectedCategory::Any)
+            .category_put(
+                counter.id,
+                Category { id, name },
+                None,
+                ExpectedCategory::Any,
+            )
             .await?;
         let mut pets = Vec::new();
         for (name, story) in animals {

@@ -12,7 +12,7 @@ pub fn reservation(text: &str) -> Result<SignedDuration, &'static str> {
 
 pub fn event_age(text: &str) -> Result<SignedDuration, &'static str> {
     duration(text, 1..=3660 * 24 * 3600)
-        .ok_or("must be a duration from 1s to 3660d, such as 12h or 7d")
+        .ok_or("must be a duration from 1s to 3660d, such as 12h, 30d or 1095d")
 }
 
 pub fn drain_delay(text: &str) -> Result<SignedDuration, &'static str> {

@@ -128,7 +128,7 @@ impl Reader {
                     self.is_connected = true;
                     let next = next_parameter(&headers, "after")
                         .and_then(|after| EventId::parse(&after))
-                        .ok_or("the response is not one of a petstore service")?;
+                        .ok_or(Failure::NotPetstore)?;
                     return Ok((body, next));
                 }
                 Err(failure) => failure,

@@ -1,25 +1,24 @@
-//! `petstore export`: writes all animals or orders to a file.
+//! `petstore export`: writes all animals or orders to a file, and photos to a folder.
 
-use std::{
-    cell::RefCell,
-    error::Error,
-    io,
-    path::{Path, PathBuf},
-};
+mod photos;
+
+use std::{cell::RefCell, error::Error, io, path::PathBuf};
 
 use clap::Args;
 use indicatif::ProgressBar;
 
 use super::{
-    CommandResult, Database, Interrupt, block_on, counted, escape_path,
+    CommandResult, Database, block_on, counted,
+    output_file::OutputFile,
+    plural,
     record_writer::{
-        Format, PetRow, REQUIRED_ORDER_COLUMNS, RecordWriter, order_cells, order_columns,
+        ExportFormat, PetRow, REQUIRED_ORDER_COLUMNS, RecordWriter, order_cells, order_columns,
     },
     status, stdout,
 };
 use domain::{category::CategoryName, order::Order, pet::Pet};
-use store::{ExportContext, explain, export_orders, export_pets};
-use system::atomic_file::AtomicFile;
+use photos::{PhotoCounts, PhotoExport, Pictures};
+use store::{ExportContext, export_orders, export_pets};
 
 #[derive(Args)]
 pub struct Export {
@@ -30,43 +29,71 @@ pub struct Export {
     /// Output format; by default, the file's extension decides. On standard output, it is
     /// jsonl.
     #[arg(long, env = "PETSTORE_FORMAT")]
-    format: Option<Format>,
+    format: Option<ExportFormat>,
     /// Export orders instead of animals.
     #[arg(long, env = "PETSTORE_ORDERS")]
     orders: bool,
     /// Write the names of categories beside their numbers.
     #[arg(long, env = "PETSTORE_CATEGORY_NAMES", conflicts_with = "orders")]
     category_names: bool,
+    /// Also write the photos of the animals to this folder, which must be new or empty.
+    ///
+    /// They are JPEG files of up to 1,600 pixels, named by the id of the animal and numbered in
+    /// their order: 17-1.jpg is the cover of animal 17. `petstore photos import` reads such a
+    /// folder.
+    #[arg(
+        long,
+        env = "PETSTORE_PHOTOS",
+        value_name = "DIR",
+        conflicts_with = "orders"
+    )]
+    photos: Option<PathBuf>,
     #[command(flatten)]
     pub database: Database,
 }
 
 impl Export {
     pub fn run(self) -> CommandResult {
-        match self.file.as_deref().filter(|path| path.as_os_str() != "-") {
-            None => {
-                let interrupt = Interrupt::listen("interrupted; the output is not complete")?;
-                if stdout::is_closed() {
-                    return Err("standard output is closed; open it, or name a file".into());
+        let path = self.file.as_deref().filter(|path| path.as_os_str() != "-");
+        let format = match path {
+            Some(path) => ExportFormat::of(path, self.format)?,
+            None => self.format.unwrap_or(ExportFormat::Jsonl),
+        };
+        let photos = self.photos.as_deref().map(PhotoExport::new).transpose()?;
+        let output = OutputFile::open(path, "interrupted; nothing was exported")?;
+        // Others may write to the same terminal, such as `head`.
+        let bar = if path.is_some() || stdout::is_file() {
+            output.interrupt.progress_bar(self.nouns())
+        } else {
+            ProgressBar::hidden()
+        };
+        let interrupt = output.interrupt.clone();
+        let exported = output.write(format, self.nouns(), |writer, not_written| {
+            let mut pictures = Pictures::default();
+            let exported = self.write(format, writer, not_written, &bar, &mut pictures);
+            bar.finish_and_clear();
+            let exported = exported?;
+            let written = match photos {
+                Some(photos) => Some(photos.write(&pictures, &self.database.url()?, &interrupt)?),
+                None => None,
+            };
+            Ok((exported, written))
+        });
+        if let Some((count, photos)) = exported? {
+            let noun = if self.orders { "order" } else { "animal" };
+            let exported = counted(count, noun);
+            let location = self.database.location();
+            match photos {
+                Some(PhotoCounts { written, left_out }) => {
+                    let photos = counted(written, "photo");
+                    status!("Exported {exported} and {photos} from {location}.");
+                    if left_out > 0 {
+                        let photos = counted(left_out, "photo");
+                        let were = plural(left_out, "was", "were");
+                        return Err(format!("{photos} {were} left out").into());
+                    }
                 }
-                let format = self.format.unwrap_or(Format::Jsonl);
-                // Others may write to the same terminal, such as `head`.
-                let bar = if stdout::is_file() {
-                    interrupt.progress_bar(self.nouns())
-                } else {
-                    ProgressBar::hidden()
-                };
-                let exported = self.write(format, io::stdout().lock(), &bar)?;
-                self.report(exported);
-            }
-            Some(path) => {
-                let interrupt = Interrupt::listen("interrupted; nothing was exported")?;
-                let format = Format::of(path, self.format)?;
-                let file = AtomicFile::create(path).map_err(|cause| not_created(path, &cause))?;
-                let bar = interrupt.progress_bar(self.nouns());
-                let exported = self.write(format, file.file(), &bar)?;
-                file.persist().map_err(|cause| not_created(path, &cause))?;
-                self.report(exported);
+                None => status!("Exported {exported} from {location}."),
             }
         }
         Ok(())
@@ -76,97 +103,67 @@ impl Export {
         if self.orders { "orders" } else { "animals" }
     }
 
-    /// Reports the number of exported records, unless the reader closed the pipe.
-    fn report(&self, exported: Option<u64>) {
-        if let Some(count) = exported {
-            let noun = if self.orders { "order" } else { "animal" };
-            let location = self.database.location();
-            status!("Exported {} from {location}.", counted(count, noun));
-        }
-    }
-
-    /// Writes the records. Returns their number, or `None` if the reader closed the pipe, as
-    /// `head` does when it has read enough.
-    fn write(
+    /// Writes the records. Returns their number.
+    fn write<W: io::Write>(
         &self,
-        format: Format,
-        file: impl io::Write,
+        format: ExportFormat,
+        writer: &mut RecordWriter<W>,
+        not_written: &dyn Fn(io::Error) -> String,
         bar: &ProgressBar,
-    ) -> Result<Option<u64>, Box<dyn Error>> {
-        let mut writer = RecordWriter::new(format, file);
-        let mut pipe_closed = false;
-        let mut not_written = |cause: io::Error| {
-            pipe_closed = cause.kind() == io::ErrorKind::BrokenPipe;
-            format!("cannot write the {}: {cause}", self.nouns())
-        };
-        let exported = block_on(async {
+        pictures: &mut Pictures,
+    ) -> Result<u64, Box<dyn Error>> {
+        // Both callbacks write.
+        let writer = RefCell::new(writer);
+        // The columns of a table must be known in advance.
+        let is_table = format == ExportFormat::Csv;
+        block_on(async {
             let database = self.database.url()?;
-            // The columns of a table must be known in advance.
-            let is_table = format == Format::Csv;
-            // Both callbacks write.
-            let writer = RefCell::new(&mut writer);
-            let not_written = RefCell::new(&mut not_written);
-            let written =
-                |written: io::Result<()>| written.map_err(|cause| not_written.borrow_mut()(cause));
             let exported = if self.orders {
                 let start = |context: &ExportContext| {
                     bar.set_length(context.total);
-                    let columns = order_columns();
-                    let header =
-                        writer
-                            .borrow_mut()
-                            .write_header(&columns, REQUIRED_ORDER_COLUMNS, context);
-                    written(header)
+                    let header = writer.borrow_mut().write_header(
+                        &order_columns(),
+                        REQUIRED_ORDER_COLUMNS,
+                        &context.used_columns,
+                    );
+                    header.map_err(not_written)
                 };
                 let take = |order: Order, _: &ExportContext| {
                     bar.inc(1);
-                    written(writer.borrow_mut().write(&order, || order_cells(&order)))
+                    let written = writer.borrow_mut().write(&order, || order_cells(&order));
+                    written.map_err(not_written)
                 };
                 export_orders(&database, is_table, start, take).await
             } else {
                 let start = |context: &ExportContext| {
                     bar.set_length(context.total);
-                    let columns = PetRow::columns(self.category_names, &context.metadata_keys);
-                    let required = PetRow::REQUIRED_COLUMNS + usize::from(self.category_names);
-                    written(
-                        writer
-                            .borrow_mut()
-                            .write_header(&columns, required, context),
-                    )
+                    let header = writer.borrow_mut().write_header(
+                        &PetRow::columns(self.category_names, &context.metadata_keys),
+                        PetRow::REQUIRED_COLUMNS + usize::from(self.category_names),
+                        &context.used_columns,
+                    );
+                    header.map_err(not_written)
                 };
                 let take = |pet: Pet, context: &ExportContext| {
                     bar.inc(1);
+                    if self.photos.is_some() {
+                        pictures.add(&pet);
+                    }
+                    // They are not part of the record.
+                    let pet = pet.with_photos(Vec::new());
                     let name = context.category_names.name(pet.category_id);
-                    let name = name.filter(|_| self.category_names);
                     let row = PetRow {
                         pet: &pet,
-                        category: name.map(CategoryName::as_str),
+                        category: name
+                            .filter(|_| self.category_names)
+                            .map(CategoryName::as_str),
                     };
                     let cells = || row.cells(self.category_names, &context.metadata_keys);
-                    written(writer.borrow_mut().write(&row, cells))
+                    writer.borrow_mut().write(&row, cells).map_err(not_written)
                 };
                 export_pets(&database, is_table, start, take).await
             };
-            Ok::<_, Box<dyn Error>>(exported?)
-        });
-        bar.finish_and_clear();
-        let exported = exported.and_then(|count| {
-            writer.finish().map_err(not_written)?;
-            Ok(count)
-        });
-        match exported {
-            Err(_) if pipe_closed => Ok(None),
-            exported => exported.map(Some),
-        }
-    }
-}
-
-fn not_created(path: &Path, cause: &io::Error) -> String {
-    let file = escape_path(path);
-    match cause.kind() {
-        io::ErrorKind::AlreadyExists => {
-            format!("{file} already exists; name another file, or delete this one first")
-        }
-        _ => format!("cannot create {file}: {}", explain(path, cause)),
+            Ok(exported?)
+        })
     }
 }

@@ -91,8 +91,9 @@ pub async fn check_readiness(address: SocketAddr, tls: bool) -> Readiness {
 fn read_response(response: &str) -> Readiness {
     let (head, body) = response.split_once("\r\n\r\n").unwrap_or((response, ""));
     let status_line = head.lines().next().unwrap_or_default();
-    let status = status_line.split_once(' ');
-    let status = status.and_then(|(version, it)| version.starts_with("HTTP/").then_some(it.trim()));
+    let status = status_line
+        .split_once(' ')
+        .and_then(|(version, it)| version.starts_with("HTTP/").then_some(it.trim()));
     let body: Value = serde_json::from_str(body).unwrap_or_default();
     if status.is_some_and(|it| it.starts_with("200")) && body["status"] == "ready" {
         return Readiness::Ready;

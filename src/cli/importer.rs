@@ -10,9 +10,12 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 use domain::{
-    category::Category,
-    import::{ChunkRejection, Import, ImportChunk, ImportId, PetUpdate},
-    pet::{NewPet, batch::BatchId, undo::UndoOutcome},
+    import::{
+        Import, ImportChunk, ImportId, ImportRun, NamedCategory, PetUpdate, RejectedRecord,
+        StoppedImport,
+    },
+    pet::{NewPet, batch::BatchId},
+    undo::UndoOutcome,
 };
 use import_socket::{ImportConnection, ServiceError};
 use store::{
@@ -47,7 +50,7 @@ pub enum ImportError {
     #[error(transparent)]
     Service(#[from] ServiceError),
     #[error(transparent)]
-    Rejected(#[from] ChunkRejection),
+    Stopped(#[from] StoppedImport),
 }
 
 impl ImportError {
@@ -65,8 +68,9 @@ impl ImportError {
 pub struct Importer {
     url: DatabaseUrl,
     id: ImportId,
+    run: ImportRun,
     /// True if its record is kept when it is complete, so that it is not repeated.
-    is_kept: bool,
+    is_remembered: bool,
     target: Target,
     /// The number of records that are done, including those of an interrupted run.
     pub done: u64,
@@ -74,16 +78,24 @@ pub struct Importer {
     last_event: Option<i64>,
 }
 
-/// The animals and categories that are written at a time.
-#[derive(Default)]
-pub struct Part {
-    pub pets: Vec<NewPet>,
-    pub updates: Vec<PetUpdate>,
-    /// Names for categories. Those whose ids or names are taken are skipped.
-    pub categories: Vec<Category>,
+/// The result of writing a chunk.
+pub struct WriteResult {
+    /// The duration for which the caller should pause. If other clients write too, that is the
+    /// duration of the write, so that they keep at least half of their throughput.
+    pub pause: Duration,
+    /// The animals that could not be written, because the store has changed.
+    pub rejected: Vec<RejectedRecord>,
 }
 
-impl Part {
+/// The animals and categories that are written at a time.
+#[derive(Default)]
+pub struct ChunkContent {
+    pub pets: Vec<NewPet>,
+    pub updates: Vec<PetUpdate>,
+    pub categories: Vec<NamedCategory>,
+}
+
+impl ChunkContent {
     /// Returns the number of animals.
     pub fn len(&self) -> usize {
         self.pets.len() + self.updates.len()
@@ -103,7 +115,11 @@ enum Target {
 impl Importer {
     /// Starts or continues an import. An import without an id can be neither continued nor
     /// recognized. Creates the store if needed.
-    pub async fn open(url: &DatabaseUrl, identity: Option<ImportId>) -> Result<Self, ImportError> {
+    pub async fn open(
+        url: &DatabaseUrl,
+        identity: Option<ImportId>,
+        run: ImportRun,
+    ) -> Result<Self, ImportError> {
         let id = identity.unwrap_or_else(|| ImportId(rand::random()));
         let target = match url {
             DatabaseUrl::Sqlite(path) => open_file(path).await?,
@@ -122,7 +138,8 @@ impl Importer {
         Ok(Self {
             url: url.clone(),
             id,
-            is_kept: identity.is_some(),
+            run,
+            is_remembered: identity.is_some(),
             target,
             done: records(&import),
             last_event: None,
@@ -134,15 +151,15 @@ impl Importer {
         matches!(self.target, Target::File(_))
     }
 
-    /// Restarts the import from the first record.
-    pub async fn restart(&mut self) -> Result<(), ImportError> {
-        self.forget().await?;
+    /// Restarts the import from the first record, after an earlier run of it.
+    pub async fn restart(&mut self, earlier: &BatchId) -> Result<(), ImportError> {
+        self.forget(earlier).await?;
         self.done = 0;
         Ok(())
     }
 
     /// Names the component that writes the animals.
-    pub fn writer(&self) -> &'static str {
+    pub fn writer_name(&self) -> &'static str {
         match self.target {
             Target::File(_) => "the disk",
             Target::Service(_) => "the service",
@@ -150,48 +167,52 @@ impl Importer {
         }
     }
 
-    /// Writes a part of an import. `done` is the number of records that are done after that. With
-    /// the last part, the import is recorded as finished in the same transaction: it is not repeated, whatever happens afterwards.
-    ///
-    /// Returns the duration for which the caller should pause. If other clients write too, that
-    /// is the duration of the write, so that they keep at least half of their throughput.
+    /// Writes a chunk of an import. `done` is the number of records that are done after that. With
+    /// the last chunk, the import is recorded as finished in the same transaction: it is not
+    /// repeated, whatever happens afterwards.
     pub async fn write(
         &mut self,
-        part: Part,
+        content: ChunkContent,
         done: u64,
         is_last: bool,
-    ) -> Result<Duration, ImportError> {
+    ) -> Result<WriteResult, ImportError> {
         let started = Instant::now();
-        let events = (part.len() + part.categories.len()) as i64;
+        let events = (content.len() + content.categories.len()) as i64;
         let chunk = ImportChunk {
             id: self.id,
+            run: self.run.clone(),
             from: self.done as i64,
             to: done as i64,
-            pets: part.pets,
-            updates: part.updates,
-            categories: part.categories,
-            is_last: is_last && self.is_kept,
+            pets: content.pets,
+            updates: content.updates,
+            categories: content.categories,
+            is_last: is_last && self.is_remembered,
         };
         let written = match &mut self.target {
             Target::File(file) => file.write(chunk).await?,
             Target::Service(service) => service.write(&chunk).await?,
             Target::Server(store) => store.pet_import(chunk).await?,
         };
-        let last_event = written?;
+        let written = written?;
         self.done = done;
+        let last_event = written.last_event;
         let others_write = (self.last_event).is_some_and(|expected| last_event > expected);
         self.last_event = Some(last_event + events);
-        Ok(if others_write {
-            started.elapsed()
-        } else {
-            Duration::ZERO
+        Ok(WriteResult {
+            pause: if others_write {
+                started.elapsed()
+            } else {
+                Duration::ZERO
+            },
+            rejected: written.rejected,
         })
     }
 
     /// Ends a complete import. An import that is not atomic is durable without it.
     pub async fn finish(mut self) -> Result<(), ImportError> {
-        if !self.is_kept {
-            self.forget().await?;
+        if !self.is_remembered {
+            let run = self.run.batch_id.clone();
+            self.forget(&run).await?;
         }
         match self.target {
             Target::File(file) => file.commit()?,
@@ -215,11 +236,11 @@ impl Importer {
         })
     }
 
-    async fn forget(&mut self) -> Result<(), ImportError> {
+    async fn forget(&mut self, run: &BatchId) -> Result<(), ImportError> {
         match &mut self.target {
-            Target::File(file) => file.forget(self.id)?,
-            Target::Service(service) => service.forget(self.id).await?,
-            Target::Server(store) => store.import_forget(self.id).await?,
+            Target::File(file) => file.forget(self.id, run)?,
+            Target::Service(service) => service.forget(self.id, run).await?,
+            Target::Server(store) => store.import_forget(self.id, run).await?,
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ pub struct Create {
     #[arg(long, env = "PETSTORE_ROLE", conflicts_with = "scopes")]
     role: Option<Role>,
     /// Scope to grant: pets:read, pets:write, orders:read, orders:write, webhooks:read,
-    /// webhooks:write, keys:read or keys:write.
+    /// webhooks:write, keys:read, keys:write or store:write.
     ///
     /// Repeat the option, or separate scopes with commas, to grant several. By
     /// default, the key has all scopes except keys:read and keys:write.
@@ -328,7 +328,7 @@ fn validity(key: &ApiKey) -> String {
 /// lost secret.
 fn print_secret(secret: &ApiKeySecret) -> CommandResult {
     if stdout::is_null() {
-        let message = "standard output is closed or /dev/null, so nobody would see the secret; \
+        let message = "standard output is closed or /dev/null, so the secret would be lost; \
                        no key was created";
         return Err(message.into());
     }

@@ -2,12 +2,15 @@
 
 mod columns;
 mod csv;
+mod dates;
 mod encoding;
 mod jsonl;
 mod kind;
 mod options;
+mod prices;
 mod record;
 mod record_splitter;
+mod rules;
 mod table;
 mod xlsx;
 
@@ -21,8 +24,12 @@ use std::{
 
 use clap::ValueEnum;
 
+use dates::{DateOrder, DateRules};
+use domain::price::Currency;
 use encoding::Encoding;
 use kind::Kind;
+use prices::{PriceColumn, PriceRules};
+use rules::Rules;
 use table::Origin;
 use xlsx::Sheet;
 
@@ -30,11 +37,11 @@ pub use columns::list;
 pub use options::TableOptions;
 #[cfg(test)]
 pub use record::CategoryReference;
-pub use record::{PetRecord, RecordError, Records};
+pub use record::{PetRecord, RecordError, Records, ResolvedPet};
 pub use table::Table;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ImportFormat {
     /// CSV: a table with a header, such as name, categoryId or category, status and others.
     Csv,
     /// JSON Lines: one JSON object per line, as in the API.
@@ -43,7 +50,7 @@ pub enum Format {
     Xlsx,
 }
 
-impl Format {
+impl ImportFormat {
     /// Returns the chosen format, or else that of the file's extension.
     pub fn of(path: &Path, chosen: Option<Self>) -> Result<Self, String> {
         let format = chosen.or_else(|| Self::from_extension(path));
@@ -90,6 +97,7 @@ impl Format {
 pub struct Layout {
     content: Content,
     options: Rc<TableOptions>,
+    rules: Rules,
 }
 
 enum Content {
@@ -102,21 +110,20 @@ impl Layout {
     /// Examines a file. Returns the file to read from then on: that of a workbook is a copy.
     pub fn examine(
         mut file: File,
-        format: Format,
+        format: ImportFormat,
         options: TableOptions,
     ) -> Result<(File, Self), String> {
         let options = Rc::new(options);
         let content = match format {
-            Format::Xlsx => {
+            ImportFormat::Xlsx => {
                 let (copy, sheet) = xlsx::spool(&file, &options)?;
-                let content = Content::Sheet(sheet);
-                return Ok((copy, Self { content, options }));
+                return Ok((copy, Self::new(Content::Sheet(sheet), options)));
             }
-            Format::Csv if options.sheet.is_some() => {
+            ImportFormat::Csv if options.sheet.is_some() => {
                 return Err("only workbooks have sheets; leave --sheet out".into());
             }
-            Format::Csv => Content::Csv(Encoding::detect(&mut file).map_err(unreadable)?),
-            Format::Jsonl => {
+            ImportFormat::Csv => Content::Csv(Encoding::detect(&mut file).map_err(unreadable)?),
+            ImportFormat::Jsonl => {
                 if let Some(option) = options.given() {
                     return Err(format!(
                         "{option} is for tables; leave it out for JSON Lines"
@@ -125,14 +132,59 @@ impl Layout {
                 Content::Jsonl
             }
         };
-        Ok((file, Self { content, options }))
+        Ok((file, Self::new(content, options)))
+    }
+
+    fn new(content: Content, options: Rc<TableOptions>) -> Self {
+        let prices = PriceRules {
+            currency: options.currency,
+            decimal_mark: None,
+            is_sheet: matches!(content, Content::Sheet(_)),
+        };
+        let dates = DateRules::new(options.date_order);
+        Self {
+            content,
+            options,
+            rules: Rules { prices, dates },
+        }
+    }
+
+    /// Examines the prices and dates of a table, which are then read as the whole column is
+    /// written. `currency` is that of the shop.
+    pub fn examine_columns(
+        &mut self,
+        file: impl BufRead + 'static,
+        currency: Option<Currency>,
+    ) -> Result<PriceColumn, String> {
+        if !self.is_table() {
+            return Ok(PriceColumn::default());
+        }
+        let table = self.table(file)?;
+        if !table.columns.has("currency") {
+            let prices = &mut self.rules.prices;
+            prices.currency = prices.currency.or(currency);
+        }
+        let found = table.examine(&mut self.rules.dates);
+        self.rules.prices.decimal_mark = found.decimal_mark;
+        Ok(found)
+    }
+
+    /// Returns the currency of prices that have none.
+    pub fn currency(&self) -> Option<Currency> {
+        self.rules.prices.currency
+    }
+
+    /// Returns the columns with dates such as 5/6/2020, each with the first of them and the order
+    /// in which they are read.
+    pub fn ordered_dates(&self) -> impl Iterator<Item = (&'static str, &str, DateOrder)> {
+        self.rules.dates.ordered()
     }
 
     /// Reads a file lazily. Yields each record with the number of its first line.
     pub fn records(&self, mut file: impl BufRead + 'static) -> Result<Records, String> {
         match &self.content {
             Content::Jsonl => {
-                refuse_other_text(Format::Jsonl, &mut file)?;
+                refuse_other_text(ImportFormat::Jsonl, &mut file)?;
                 jsonl::read_jsonl(file)
             }
             _ => Ok(self.table(file)?.into_records()),
@@ -144,11 +196,13 @@ impl Layout {
         match &self.content {
             Content::Csv(encoding) => {
                 let mut file = BufReader::new(encoding.decode(file));
-                refuse_other_text(Format::Csv, &mut file)?;
-                Table::new(csv::read_csv(file)?, Origin::Csv, &self.options)
+                refuse_other_text(ImportFormat::Csv, &mut file)?;
+                let rows = csv::read_csv(file)?;
+                Table::new(rows, Origin::Csv, &self.options, &self.rules)
             }
             Content::Sheet(sheet) => {
-                Table::new(xlsx::read_spooled(file), sheet.origin(), &self.options)
+                let rows = xlsx::read_spooled(file);
+                Table::new(rows, sheet.origin(), &self.options, &self.rules)
             }
             Content::Jsonl => Err("the file is not a table".into()),
         }
@@ -181,7 +235,7 @@ impl Layout {
 }
 
 /// Refuses text that is evidently not in the format, with advice.
-fn refuse_other_text(format: Format, file: &mut impl BufRead) -> Result<(), String> {
+fn refuse_other_text(format: ImportFormat, file: &mut impl BufRead) -> Result<(), String> {
     let start = file.fill_buf().map_err(unreadable)?;
     other_text(format, start).map_or(Ok(()), |reason| Err(reason.into()))
 }
@@ -191,7 +245,7 @@ fn unreadable(cause: io::Error) -> String {
 }
 
 /// Describes text that is evidently not in the format, with advice.
-fn other_text(format: Format, start: &[u8]) -> Option<&'static str> {
+fn other_text(format: ImportFormat, start: &[u8]) -> Option<&'static str> {
     let without_mark = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     let text = without_mark.trim_ascii_start();
     let line = String::from_utf8_lossy(text.split(|byte| *byte == b'\n').next()?);
@@ -200,17 +254,18 @@ fn other_text(format: Format, start: &[u8]) -> Option<&'static str> {
         cell.eq_ignore_ascii_case("name")
     };
     let is_header = line.split([',', ';', '\t']).any(is_name);
+    let is_utf16 = matches!(start, [0xff, 0xfe, ..] | [0xfe, 0xff, ..])
+        || encoding::unmarked_utf16(start).is_some();
     match (start, text, format) {
-        // UTF-16 has a byte order mark, or a NUL in the first character.
-        ([0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..], ..) => {
-            Some("the file is encoded in UTF-16; save it in UTF-8")
-        }
+        _ if is_utf16 => Some("the file is encoded in UTF-16; save it in UTF-8"),
         (_, [b'[', ..], _) => Some(
             "the file is a JSON array; JSON Lines has an object on each line, without brackets \
              around them or commas between them; convert it with: jq -c '.[]'",
         ),
-        (_, [b'{', ..], Format::Csv) => Some("the file is not CSV but JSON; add --format jsonl"),
-        (_, _, Format::Jsonl) if is_header => {
+        (_, [b'{', ..], ImportFormat::Csv) => {
+            Some("the file is not CSV but JSON; add --format jsonl")
+        }
+        (_, _, ImportFormat::Jsonl) if is_header => {
             Some("the file is not JSON Lines but CSV; add --format csv")
         }
         _ => None,

@@ -1,7 +1,12 @@
 //! Writes exported records: CSV with a header line, or JSON Lines.
 
+mod order;
+mod pet;
+mod register;
+
 use std::{
     borrow::Cow,
+    collections::HashSet,
     ffi::OsStr,
     io::{self, BufWriter, Write},
     path::Path,
@@ -11,28 +16,26 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{escape_path, formula};
-use domain::{
-    members::{Cell, CellMember, Choice},
-    order::{Order, Reference},
-    party::Buyer,
-    pet::Pet,
-    price::Price,
-};
-use store::ExportContext;
+use domain::members::Cell;
+pub use order::{REQUIRED_ORDER_COLUMNS, order_cells, order_columns};
+pub use pet::PetRow;
+pub use register::{register_cells, register_columns};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ExportFormat {
     /// CSV with a header line.
     Csv,
     /// JSON Lines: one JSON object per line, as in the API.
     Jsonl,
 }
 
-impl Format {
+impl ExportFormat {
     /// Returns the chosen format, or else that of the file's extension.
     pub fn of(path: &Path, chosen: Option<Self>) -> Result<Self, String> {
-        let extension = path.extension().and_then(OsStr::to_str);
-        let extension = extension.map(str::to_ascii_lowercase);
+        let extension = path
+            .extension()
+            .and_then(OsStr::to_str)
+            .map(str::to_ascii_lowercase);
         let format = chosen.or(match extension.as_deref() {
             Some("csv") => Some(Self::Csv),
             Some("jsonl" | "ndjson") => Some(Self::Jsonl),
@@ -58,13 +61,13 @@ pub enum RecordWriter<W: Write> {
 }
 
 impl<W: Write> RecordWriter<W> {
-    pub fn new(format: Format, file: W) -> Self {
+    pub fn new(format: ExportFormat, file: W) -> Self {
         match format {
-            Format::Csv => Self::Csv {
+            ExportFormat::Csv => Self::Csv {
                 file: Box::new(csv::Writer::from_writer(file)),
                 is_written: Vec::new(),
             },
-            Format::Jsonl => Self::Jsonl(BufWriter::new(file)),
+            ExportFormat::Jsonl => Self::Jsonl(BufWriter::new(file)),
         }
     }
 
@@ -74,14 +77,13 @@ impl<W: Write> RecordWriter<W> {
         &mut self,
         columns: &[Cow<'static, str>],
         required: usize,
-        context: &ExportContext,
+        used_columns: &HashSet<&str>,
     ) -> io::Result<()> {
         let Self::Csv { file, is_written } = self else {
             return Ok(());
         };
         let is_used = |column: &str| {
-            column.starts_with("metadata.")
-                || context.used_columns.contains(&*database_column(column))
+            column.starts_with("metadata.") || used_columns.contains(&*database_column(column))
         };
         let numbered = columns.iter().enumerate();
         *is_written = numbered
@@ -128,43 +130,6 @@ fn into_io(error: csv::Error) -> io::Error {
     }
 }
 
-/// A pet as it is exported.
-#[derive(Serialize)]
-pub struct PetRow<'a> {
-    #[serde(flatten)]
-    pub pet: &'a Pet,
-    /// The name of its category, if that is exported.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub category: Option<&'a str>,
-}
-
-impl PetRow<'_> {
-    const CATEGORY_COLUMN: usize = 3;
-    /// The columns that every table has: id, name, categoryId and status.
-    pub const REQUIRED_COLUMNS: usize = 4;
-
-    /// Returns the members of a pet, with the name of its category after the number. `keys` are
-    /// the keys of all metadata.
-    pub fn columns(with_category: bool, keys: &[String]) -> Vec<Cow<'static, str>> {
-        let mut columns = vec!["id".into()];
-        columns.extend(Pet::columns(keys));
-        if with_category {
-            columns.insert(Self::CATEGORY_COLUMN, "category".into());
-        }
-        columns
-    }
-
-    pub fn cells(&self, with_category: bool, keys: &[String]) -> Vec<String> {
-        let mut cells = vec![self.pet.id.get().to_string()];
-        cells.extend(self.pet.cells(keys).into_iter().map(text_of));
-        if with_category {
-            let name = formula::escape(self.category.unwrap_or_default());
-            cells.insert(Self::CATEGORY_COLUMN, name);
-        }
-        cells
-    }
-}
-
 /// Returns the column of the database that a column of a table is read from.
 fn database_column(column: &str) -> String {
     match column {
@@ -190,43 +155,4 @@ fn text_of(cell: Cell) -> String {
     } else {
         cell.text
     }
-}
-
-/// The columns of an order that every table has.
-pub const REQUIRED_ORDER_COLUMNS: usize = 6;
-
-/// Returns the columns of an order.
-pub fn order_columns() -> Vec<Cow<'static, str>> {
-    let mut columns: Vec<Cow<_>> = [
-        "id",
-        "petId",
-        "status",
-        "createdAt",
-        "updatedAt",
-        "expiresAt",
-    ]
-    .map(Cow::Borrowed)
-    .into();
-    columns.extend(Price::columns("price", &[]));
-    columns.push("reference".into());
-    columns.extend(Buyer::columns("buyer", &[]));
-    columns
-}
-
-pub fn order_cells(order: &Order) -> Vec<String> {
-    let mut cells = vec![
-        order.id.get().to_string(),
-        order.pet_id.get().to_string(),
-        order.status.as_str().into(),
-        order.created_at.to_string(),
-        order.updated_at.to_string(),
-        order
-            .expires_at
-            .map_or(String::new(), |time| time.to_string()),
-    ];
-    let mut put = |cell| cells.push(text_of(cell));
-    Price::write_cells(order.price.as_ref(), &[], &mut put);
-    Reference::write_cells(order.reference.as_ref(), &[], &mut put);
-    Buyer::write_cells(order.buyer.as_ref(), &[], &mut put);
-    cells
 }

@@ -5,7 +5,7 @@ use rand::{RngExt, rngs::SmallRng};
 
 use super::{
     CommandResult, Database, Interrupt, block_on,
-    bulk::{self, PetWrite, Wait},
+    bulk::{self, PetWrite, WriteProgress},
     counted,
     importer::Importer,
     sample::{Microchips, add_details},
@@ -13,6 +13,7 @@ use super::{
 };
 use domain::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
+    import::{ImportRun, NamedCategory},
     pet::{NewPet, PetName, PetStatus},
 };
 use store::category_names;
@@ -62,7 +63,7 @@ impl Seed {
         let names = category_names(&database).await?;
         let mut random: SmallRng = rand::make_rng();
         let mut microchips = Microchips::new(&mut random);
-        let importer = Importer::open(&database, None).await?;
+        let importer = Importer::open(&database, None, ImportRun::start(0)).await?;
         interrupt.notice();
         let bar = interrupt.progress_bar("animals");
         bar.set_length(self.count);
@@ -70,15 +71,15 @@ impl Seed {
         let next = || {
             Ok(numbers.next().map(|number| {
                 let pet = random_pet(&mut random, &mut microchips);
-                (number, PetWrite::Add(Box::new(pet)), None)
+                (number, Some(PetWrite::Add(Box::new(pet))))
             }))
         };
         let categories = unused_categories(&names);
-        let wait = Wait {
+        let progress = WriteProgress {
             bar: &bar,
             interrupt: &interrupt,
         };
-        let added = bulk::add(importer, categories, next, wait).await;
+        let added = bulk::write_all(importer, categories, next, progress).await;
         bar.finish_and_clear();
         if let Err(interruption) = added {
             let message = interruption.message(self.count, "added");
@@ -107,14 +108,17 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 /// Returns the sample categories, unless a shop already uses one of their ids or names.
-fn unused_categories(names: &CategoryNames) -> Vec<Category> {
+fn unused_categories(names: &CategoryNames) -> Vec<NamedCategory> {
     let is_used = |(id, (name, _))| names.name(id).is_some() || names.id(name).is_some();
     if (1..).zip(CATEGORIES).any(is_used) {
         return Vec::new();
     }
-    let categories = (1..).zip(CATEGORIES).map(|(id, (name, _))| Category {
-        id: CategoryId::from_store(id),
-        name: CategoryName::parse(name).expect("a valid name"),
+    let categories = (1..).zip(CATEGORIES).map(|(id, (name, _))| NamedCategory {
+        category: Category {
+            id: CategoryId::from_store(id),
+            name: CategoryName::parse(name).expect("a valid name"),
+        },
+        is_new: false,
     });
     categories.collect()
 }

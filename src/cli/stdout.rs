@@ -15,8 +15,7 @@ const PATH: &str = "/proc/self/fd/1";
 pub fn print(bytes: &[u8]) -> CommandResult {
     if is_closed() {
         return Err(
-            "standard output is closed, so nobody would see the result; redirect it to a file"
-                .into(),
+            "standard output is closed, so the result would be lost; redirect it to a file".into(),
         );
     }
     match print_all(bytes) {

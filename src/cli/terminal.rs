@@ -1,6 +1,17 @@
-//! Escapes untrusted text, such as the name of a file, so that it is harmless on a terminal.
+//! The terminal: escapes untrusted text, such as the name of a file, so that it is harmless there,
+//! and asks for secrets.
 
-use std::path::Path;
+use std::{io, path::Path};
+
+use console::Term;
+
+/// Asks for a secret, which the terminal does not show.
+pub fn read_secret(prompt: &str) -> io::Result<Vec<u8>> {
+    let terminal = Term::stderr();
+    terminal.write_str(prompt)?;
+    let secret = terminal.read_secure_line()?;
+    Ok(secret.into_bytes())
+}
 
 /// Returns the text on one line, with escapes for characters that control a terminal.
 pub fn escape_for_terminal(text: &str) -> String {

@@ -6,9 +6,15 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{CommandResult, block_on, client::ServiceArgs, print, status};
+use super::{
+    CommandResult,
+    api_output::{Output, send, text},
+    block_on,
+    client::ServiceArgs,
+    print, status,
+};
 use domain::event::EventId;
-use output::{DELIVERIES, Output, WEBHOOKS, send, text, types};
+use output::{DELIVERIES, WEBHOOKS, types};
 
 #[derive(Subcommand)]
 pub enum Webhooks {

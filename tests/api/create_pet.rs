@@ -371,6 +371,7 @@ async fn oversized_bodies_get_413(backend: Backend) {
         let sizes = match &*path {
             "/v1/pets" => [65537, 8 << 20],
             "/v1/pets/batch" => [(1 << 20) + 1, 2 << 20],
+            "/v1/pets/1/photos" if method == Method::POST => [(10 << 20) + 1, 11 << 20],
             _ => [65537, 1 << 20],
         };
         for size in sizes {

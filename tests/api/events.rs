@@ -41,7 +41,7 @@ support::cases! {
 const UNKNOWN: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
 
 /// All events after a position, page by page.
-async fn read(server: &Server, path: &str) -> (Vec<Value>, String) {
+pub async fn read(server: &Server, path: &str) -> (Vec<Value>, String) {
     let mut events = Vec::new();
     let mut path = path.to_string();
     loop {
@@ -59,7 +59,7 @@ async fn read(server: &Server, path: &str) -> (Vec<Value>, String) {
 const DESC: &str = "/v1/events?sort=desc";
 
 /// All events before a position, page by page.
-async fn read_desc(server: &Server, path: &str) -> Vec<Value> {
+pub async fn read_desc(server: &Server, path: &str) -> Vec<Value> {
     let mut events = Vec::new();
     let mut next = Some(path.to_string());
     while let Some(path) = next {
@@ -98,7 +98,7 @@ async fn long_polls(server: &Server) -> f64 {
 }
 
 /// The position of a page: the `after` of its link.
-fn position(page: &Response) -> String {
+pub fn position(page: &Response) -> String {
     let next = page.next().unwrap();
     let after = next.split_once("after=").unwrap().1;
     after.split('&').next().unwrap().into()
@@ -376,12 +376,16 @@ async fn events_are_listed_newest_first(backend: Backend) {
     let rejected = get(&format!("{DESC}&{history}")).await;
     rejected.assert_error(403, "insufficient_scope");
 
-    // More than a page examines.
+    // More than a page examines: one by subject has an index.
     add_events(&server, 10_001).await;
-    let page = server.get(&format!("{DESC}&{history}")).await;
+    let of_pets = "types=pet.created,pet.updated";
+    let page = server.get(&format!("{DESC}&{of_pets}")).await;
     assert_eq!(page.json(), json!([]));
     let found = read_desc(&server, &page.next().unwrap()).await;
     assert_eq!(types(&found), ["pet.updated", "pet.updated", "pet.created"]);
+    let page = server.get(&format!("{DESC}&subject=pets/{pet}")).await;
+    assert_eq!(page.json(), json!(found));
+    assert_eq!(page.next(), None);
 }
 
 async fn a_position_that_is_gone_gets_410(backend: Backend) {
@@ -546,10 +550,10 @@ async fn a_stalled_http2_stream_is_closed(backend: Backend) {
 }
 
 /// An open stream.
-struct OpenStream(EventStream);
+pub struct OpenStream(EventStream);
 
 impl OpenStream {
-    async fn open(server: &Server, path: &str, headers: &[(&str, &str)], http2: bool) -> Self {
+    pub async fn open(server: &Server, path: &str, headers: &[(&str, &str)], http2: bool) -> Self {
         let mut request = server.request(Method::GET, path);
         if http2 {
             request = request.over_http2();
@@ -587,8 +591,8 @@ impl OpenStream {
     }
 
     /// The id, and the event if the block has one.
-    async fn next(&mut self) -> (String, Option<Value>) {
-        let block = self.block().await.expect("the stream goes on");
+    pub async fn next(&mut self) -> (String, Option<Value>) {
+        let block = self.block().await.expect("the stream continues");
         let id = field(&block, "id").unwrap().to_string();
         let Some(data) = field(&block, "data") else {
             return (id, None);
@@ -600,7 +604,7 @@ impl OpenStream {
     }
 
     /// The next events.
-    async fn events(&mut self, count: usize) -> Vec<Value> {
+    pub async fn events(&mut self, count: usize) -> Vec<Value> {
         let mut events = Vec::new();
         while events.len() < count {
             events.extend(self.next().await.1);
@@ -609,7 +613,7 @@ impl OpenStream {
     }
 }
 
-const STREAM: &str = "/v1/events/stream";
+pub const STREAM: &str = "/v1/events/stream";
 
 async fn a_stream_sends_events_as_they_happen(backend: Backend) {
     let server = Server::start(backend).await;

@@ -428,7 +428,7 @@ async fn a_cursor_belongs_to_its_query(backend: Backend) {
     // A forged position is refused, too, if no name can be there.
     let forged = Cursor::parse(&cursors[4], PetFilter::LIST).unwrap();
     let position = Position {
-        name: "re\0".into(),
+        key: "re\0".into(),
         ..forged.position
     };
     let forged = Cursor { position, ..forged }.encode(PetFilter::LIST);

@@ -743,7 +743,11 @@ async fn the_number_of_keys_is_limited(backend: Backend) {
     for id in created.into_inner().unwrap() {
         assert_eq!(revoke(&server, &id, &owner).await.status, 204);
     }
-    assert_eq!(post(&server, "/v1/keys", &owner, body).await.status, 201);
+    // On a busy machine, the service may notice that later than it responds.
+    eventually("there is room for another key", async || {
+        post(&server, "/v1/keys", &owner, body.clone()).await.status == 201
+    })
+    .await;
 }
 
 async fn preconditions_and_media_types_are_checked(backend: Backend) {

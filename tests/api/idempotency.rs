@@ -250,7 +250,8 @@ fn assert_executed_once(responses: &[Response], status: u16) -> &Response {
 
 /// After retention, the same key may be used for another request.
 async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
-    let at_once = |config: &mut ServerConfig| config.options.settling = SignedDuration::ZERO;
+    let at_once =
+        |config: &mut ServerConfig| config.options.trust_clock_after = SignedDuration::ZERO;
     let server = Server::start_with(backend, at_once).await;
     let pass_hours = |hours: i64| {
         let micros = hours * 3_600_000_000;

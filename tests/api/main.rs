@@ -18,6 +18,7 @@ mod cors;
 mod create_pet;
 mod delete_pet;
 mod errors;
+mod event_parts;
 mod events;
 mod failures;
 mod find_pets;
@@ -30,17 +31,22 @@ mod http2;
 mod http2_floods;
 mod http2_unread;
 mod idempotency;
+mod imports;
 mod keys;
 mod list_pets;
 mod metrics;
 mod orders;
 mod pet_batches;
 mod pet_details;
+mod photo_transfers;
+mod photos;
 mod preconditions;
 mod public_endpoints;
 mod rate_limit;
+mod reports;
 mod sales;
 mod search;
+mod settings;
 mod strict_handling;
 mod strictness;
 mod tls;
@@ -62,6 +68,7 @@ const FILES: &[&[Case]] = &[
     create_pet::CASES,
     delete_pet::CASES,
     errors::CASES,
+    event_parts::CASES,
     events::CASES,
     failures::CASES,
     find_pets::CASES,
@@ -73,17 +80,22 @@ const FILES: &[&[Case]] = &[
     http2_floods::CASES,
     http2_unread::CASES,
     idempotency::CASES,
+    imports::CASES,
     keys::CASES,
     list_pets::CASES,
     metrics::CASES,
     orders::CASES,
     pet_batches::CASES,
     pet_details::CASES,
+    photo_transfers::CASES,
+    photos::CASES,
     preconditions::CASES,
     public_endpoints::CASES,
     rate_limit::CASES,
+    reports::CASES,
     sales::CASES,
     search::CASES,
+    settings::CASES,
     strict_handling::CASES,
     strictness::CASES,
     tls::CASES,

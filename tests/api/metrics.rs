@@ -130,9 +130,9 @@ async fn store_and_cache_metrics_are_exported(backend: Backend) {
     server.get("/v1/pets").await;
     let metric = async |name: &str| server.metric(name).await;
     // Group commit may also have written the last use of API keys.
-    assert!(metric("petstore_commit_batch_size_sum").await >= 20.0);
+    assert!(metric("petstore_commit_group_size_sum").await >= 20.0);
     let commits = metric("petstore_commit_duration_seconds_count").await;
-    assert_eq!(metric("petstore_commit_batch_size_count").await, commits);
+    assert_eq!(metric("petstore_commit_group_size_count").await, commits);
     assert_eq!(metric("petstore_commit_failures_total").await, 0.0);
     let [hits, misses] = ["hit", "miss"]
         .map(|result| format!(r#"petstore_response_cache_requests_total{{result="{result}"}}"#));

@@ -35,10 +35,10 @@ support::cases! {
 const ORDERS: &str = "
     INSERT INTO pets (name, search_name, category_id) VALUES
         ('A', 'a', 1), ('B', 'b', 1), ('C', 'c', 1);
-    INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES
-        (1, 'placed', 1763200000000000, 1763200000000000),
-        (2, 'completed', 1763200000123000, 1763200001000000),
-        (3, 'cancelled', 1763200000000000, 1763200002000000);";
+    INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at) VALUES
+        (1, 'placed', 1763200000000000, 1763200000000000, NULL),
+        (2, 'completed', 1763200000123000, 1763200001000000, 1763200001000000),
+        (3, 'cancelled', 1763200000000000, 1763200002000000, NULL);";
 
 /// Creates a pet that can be ordered.
 async fn create_available_pet(server: &Server) -> i64 {
@@ -64,6 +64,7 @@ async fn orders_are_listed(backend: Backend) {
         "status": "completed",
         "createdAt": "2025-11-15T09:46:40.123Z",
         "updatedAt": "2025-11-15T09:46:41Z",
+        "completedAt": "2025-11-15T09:46:41Z",
     });
     assert_eq!(orders[1], second);
     assert_eq!(server.get("/v1/store/orders/2").await.json(), second);
@@ -112,7 +113,9 @@ async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     assert_eq!(order["status"], "placed");
     assert_eq!((&order["id"], &order["petId"]), (&json!(1), &json!(sold)));
     assert_eq!(order["createdAt"], order["updatedAt"]);
-    assert_eq!(order.get("expiresAt"), None);
+    for time in ["expiresAt", "completedAt", "returnedAt"] {
+        assert_eq!(order.get(time), None);
+    }
     assert_eq!(server.get("/v1/store/orders/1").await.json(), order);
     assert_eq!(server.pet_status(sold).await, "pending");
     assert_eq!(inventory(&server).await, [1, 1, 0]);
@@ -122,6 +125,8 @@ async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     let now = completed.json();
     assert_eq!(now["status"], "completed");
     assert_eq!(now["createdAt"], order["createdAt"]);
+    assert_eq!(now["completedAt"], now["updatedAt"]);
+    assert_eq!(now.get("returnedAt"), None);
     assert!(now["updatedAt"].as_str() >= order["updatedAt"].as_str());
     assert_eq!(server.get("/v1/store/orders/1").await.json(), now);
     assert_eq!(server.pet_status(sold).await, "sold");
@@ -349,6 +354,7 @@ async fn a_completed_order_is_returned_once(backend: Backend) {
     let mut expected = completed.clone();
     expected["status"] = "returned".into();
     expected["updatedAt"] = order["updatedAt"].clone();
+    expected["returnedAt"] = order["updatedAt"].clone();
     assert_eq!(order, expected);
     assert!(order["updatedAt"].as_str() >= completed["updatedAt"].as_str());
     assert_eq!(server.pet_status(3).await, "available");

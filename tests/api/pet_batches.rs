@@ -16,6 +16,7 @@ support::cases! {
         a_batch_has_the_events_of_its_changes,
         a_rejected_change_of_an_atomic_batch_rejects_all,
         a_batch_without_the_shape_of_one_gets_400,
+        an_update_names_the_values_that_it_replaces,
         unknown_members_are_rejected_with_strict_handling,
         a_retry_replays_the_results,
         microchips_are_unique_within_a_batch,
@@ -326,6 +327,66 @@ async fn a_batch_without_the_shape_of_one_gets_400(backend: Backend) {
     assert_eq!(named.json()["batchId"], "A-z_9");
 }
 
+/// An update is made on what a person has seen.
+async fn an_update_names_the_values_that_it_replaces(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = json!({"name": "A", "categoryId": 1, "status": "available",
+                     "price": {"amount": 1, "currency": "EUR"}, "source": {"name": "S"},
+                     "metadata": {"a": "b"}});
+    for (update, expected, status) in [
+        (json!({"name": "B"}), json!({"name": "A"}), 200),
+        // Other members may have changed.
+        (json!({"name": "B"}), json!({}), 200),
+        (json!({"name": "B"}), json!({"name": "C"}), 412),
+        // It already has the new value.
+        (json!({"name": "A"}), json!({"name": "C"}), 200),
+        (json!({"location": "L"}), json!({"location": null}), 200),
+        (json!({"status": "sold"}), json!({"status": null}), 412),
+        (
+            json!({"price": {"amount": 2, "currency": "EUR"}}),
+            json!({"price": {"amount": 1, "currency": "USD"}}),
+            412,
+        ),
+        (
+            json!({"source": null}),
+            json!({"source": {"name": "S", "address": null}}),
+            200,
+        ),
+        (
+            json!({"source": null}),
+            json!({"source": {"name": "S", "address": "T"}}),
+            412,
+        ),
+        (
+            json!({"source": {"name": "T"}}),
+            json!({"source": null}),
+            412,
+        ),
+        (
+            json!({"metadata": {"c": "d"}}),
+            json!({"metadata": {"c": null}}),
+            200,
+        ),
+        (
+            json!({"metadata": {"a": "d"}}),
+            json!({"metadata": {"a": null}}),
+            412,
+        ),
+        (json!({"name": "B"}), json!({"name": ""}), 400),
+        (json!({"name": ""}), json!({"name": "A"}), 400),
+    ] {
+        let id = server.create(pet.clone()).await;
+        let change = json!({"id": id, "update": update, "expected": expected});
+        let response = send(&server, json!([change])).await.json();
+        let result = &response["results"][0];
+        assert_eq!(result["status"], status, "{change}: {result}");
+        let stored = server.get(&format!("/v1/pets/{id}")).await.json();
+        let mut unchanged = pet.clone();
+        unchanged["id"] = id.into();
+        assert!(status == 200 || stored == unchanged, "{stored}");
+    }
+}
+
 async fn unknown_members_are_rejected_with_strict_handling(backend: Backend) {
     let server = Server::start(backend).await;
     let strict = |body: Value| {
@@ -335,7 +396,7 @@ async fn unknown_members_are_rejected_with_strict_handling(backend: Backend) {
     for (body, expected) in [
         (
             json!({"changes": [new("A")], "atomc": true}),
-            r#"unknown member "atomc"; known: changes, atomic, batchId"#,
+            r#"unknown member "atomc"; known: changes, atomic, batchId, import"#,
         ),
         (
             json!({"changes": [new("A"), {"create": {}, "id": 1}]}),

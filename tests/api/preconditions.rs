@@ -31,6 +31,7 @@ async fn reads_evaluate_if_match_before_if_none_match(backend: Backend) {
         "/v1/store/orders",
         "/v1/store/orders/1",
         "/v1/categories",
+        "/v1/store/settings",
         "/v1/openapi.json",
     ] {
         let current = server.get(path).await;

@@ -271,6 +271,23 @@ async fn only_keys_that_read_orders_see_the_buyer(backend: Backend) {
     let hidden = send(Method::GET, path.clone(), String::new()).await;
     hidden.assert_error(403, "insufficient_scope");
     assert_eq!(server.get(&path).await.json()["buyer"], buyer());
+    // The response to a change of a part does not tell whether there is a buyer.
+    for buyer in [r#"{"name":"Ada"}"#, "null"] {
+        let body = format!(r#"{{"buyer":{buyer}}}"#);
+        assert_eq!(server.patch(&path, body).await.status, 200);
+        for part in ["{}", r#"{"contact":"c"}"#, r#"{"address":null}"#] {
+            let body = format!(r#"{{"buyer":{part}}}"#);
+            let request = server.request(Method::PATCH, &path).with_key(&writer);
+            let rejected = request.body(body).skip_body_check().send().await;
+            rejected.assert_error(400, "invalid_body");
+            assert_eq!(
+                rejected.json()["message"],
+                "buyer.name: required from an API key without the scope orders:read"
+            );
+        }
+        let body = r#"{"buyer":{"name":"Bo","contact":"c"}}"#.to_string();
+        assert_eq!(send(Method::PATCH, path.clone(), body).await.status, 200);
+    }
     // What a key cannot read does not decide whether its precondition holds.
     let tag = corrected.header("etag").unwrap().to_string();
     let request = server.request(Method::PATCH, &path).with_key(&writer);

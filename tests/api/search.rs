@@ -80,7 +80,8 @@ fn text(random: &mut StdRng) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut words = Vec::new();
     for _ in 0..random.random_range(1..4) {
-        let (mut written, mut word) = (String::new(), String::new());
+        let mut written = String::new();
+        let mut word = String::new();
         for _ in 0..random.random_range(1..3) {
             let (part, simplified) = PARTS.choose(random).unwrap();
             written += part;
@@ -110,6 +111,13 @@ fn term(random: &mut StdRng, pets: &[Model]) -> String {
     let word: Vec<_> = pet.words.choose(random).unwrap().chars().collect();
     let length = random.random_range(1..=word.len().min(9));
     word[..length].iter().collect()
+}
+
+/// The digits of a text that is the number of a microchip in groups.
+fn grouped_microchip(typed: &str) -> Option<String> {
+    let digits = typed.replace([' ', '-'], "");
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && matches!(digits.len(), 9 | 10 | 15)).then_some(digits)
 }
 
 fn query(pairs: &[(&str, String)]) -> String {
@@ -175,8 +183,9 @@ async fn searches_find_what_a_naive_search_finds(backend: Backend) {
         let terms: Vec<_> = (0..random.random_range(1..4))
             .map(|_| term(&mut random, &pets))
             .collect();
-        let mut found: Vec<_> = pets.iter().filter(|pet| pet.matches(&terms)).collect();
         let typed = terms.join(SEPARATORS.choose(&mut random).unwrap());
+        let terms = grouped_microchip(&typed).map_or(terms, |microchip| vec![microchip]);
+        let mut found: Vec<_> = pets.iter().filter(|pet| pet.matches(&terms)).collect();
         let mut pairs = vec![("q", typed)];
         if random.random_range(0..3) == 0 {
             let statuses: Vec<_> = STATUSES
@@ -239,6 +248,11 @@ async fn words_are_found_by_their_start(backend: Backend) {
         ("tig maine", &[2]),
         ("tig tige tiger", &[3, 1]),
         ("985112004567890", &[3]),
+        ("985 112 004 567 890", &[3]),
+        (" 985-112-004567-890 ", &[3]),
+        ("985\u{a0}112\u{a0}004\u{a0}567\u{a0}890", &[3]),
+        ("985 112 004 567 891", &[]),
+        ("tiger 985112004567890", &[3]),
         ("985", &[3]),
         ("985-112", &[]),
         ("2", &[2]),

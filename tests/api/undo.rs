@@ -15,6 +15,7 @@ support::cases! {
         a_batch_is_undone_in_parts,
         changes_of_one_animal_are_undone_together,
         microchips_go_back_to_their_animals,
+        categories_go_with_the_animals,
         an_unknown_batch_gets_404,
         a_retried_undo_is_replayed,
     ],
@@ -276,6 +277,66 @@ async fn microchips_go_back_to_their_animals(backend: Backend) {
         undo(&server, "b").await,
         json!([0, [[3, "microchip_taken"]]])
     );
+}
+
+/// Categories that a batch has created are deleted, unless they are used or renamed, and come back
+/// when the undo is undone.
+async fn categories_go_with_the_animals(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.put_category(1, "Dogs").await;
+    let name = async |id: i64, name: &str| {
+        let path = format!("/v1/categories/{id}");
+        let body = json!({"name": name, "batchId": "a"}).to_string();
+        let request = server.request(Method::PUT, &path).body(body);
+        let request = request.header("content-type", "application/json");
+        assert!(request.send().await.status < 300);
+    };
+    for (id, category) in [(2, "Lions"), (3, "Tigers"), (4, "Bears"), (5, "Wolves")] {
+        name(id, category).await;
+    }
+    // A change of a name is no creation.
+    name(1, "Hounds").await;
+    let create = |id: i64| json!({"create": {"name": "A", "categoryId": id}});
+    change(&server, "a", json!([create(2), create(3), create(4)])).await;
+    server.put_category(3, "Big cats").await;
+    server
+        .create(json!({"name": "Bear", "categoryId": 4}))
+        .await;
+    let mut body = json!({});
+    let mut categories = 0;
+    loop {
+        let part = send(&server, "a", &body.to_string()).await.json();
+        assert_eq!(part["kept"], json!([]));
+        categories += part["categories"].as_i64().unwrap();
+        let Some(next) = part.get("next") else {
+            break;
+        };
+        body = json!({"cursor": next});
+    }
+    assert_eq!(categories, 2);
+    let names = async || {
+        let names = server.walk("/v1/categories?limit=100").await;
+        let names = names.into_iter().map(|it| it["name"].clone());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names().await, ["Hounds", "Big cats", "Bears"]);
+    // One of the names is taken in the meantime.
+    server.put_category(9, "lions").await;
+    let mut body = json!({});
+    loop {
+        let part = send(&server, "undo-a", &body.to_string()).await.json();
+        let Some(next) = part.get("next") else {
+            break;
+        };
+        body = json!({"cursor": next});
+    }
+    assert_eq!(
+        names().await,
+        ["Hounds", "Big cats", "Bears", "Wolves", "lions"]
+    );
+    // A batch that has only categories is undone, too.
+    name(7, "Foxes").await;
+    assert_eq!(send(&server, "a", "").await.json()["categories"], 1);
 }
 
 async fn an_unknown_batch_gets_404(backend: Backend) {

@@ -248,6 +248,11 @@ def write_text_files():
          columns=german_columns, ignored=ignored, encoding="utf-16le")
     save("utf-16be.csv", b"\xfe\xff" + german.encode("utf-16be"), rows=german_rows, columns=german_columns,
          ignored=ignored, encoding="utf-16be")
+    # Some letters are beyond Latin-1, and have no zero.
+    greek = text("name;category;status;notes", "Ρεξ;Dogs;available;σκύλος, ήρεμος", "Mia;Cats;sold;", end="\r\n")
+    greek_rows = [{"line": 2, **REX, "name": "Ρεξ", "notes": "σκύλος, ήρεμος"}, {"line": 3, **MIA}]
+    save("utf-16le-unmarked.csv", greek.encode("utf-16le"), rows=greek_rows, encoding="utf-16le")
+    save("utf-16be-unmarked.csv", greek.encode("utf-16be"), rows=greek_rows, encoding="utf-16be")
 
     plain = ["name,category,status", "Rex,Dogs,available", "Mia,Cats,sold"]
     save("commas.csv", text(*plain).encode(), rows=two(), columns=OWN_COLUMNS)
@@ -257,6 +262,20 @@ def write_text_files():
     save("no-last-newline.csv", text(*plain).strip().encode(), rows=two())
     save("sep.csv", text("sep=;", *(line.replace(",", ";") for line in plain), end="\r\n").encode(), rows=two(3, 4))
     save("empty-rows.csv", text("", plain[0], ",,", "", plain[1], " , ,", plain[2], ",,", "").encode(), rows=two(5, 7))
+    odd = b"\xff\xfe" + text(*plain).encode("utf-16le")
+    save("utf-16-cut.csv", odd[:-1], error="not complete UTF-16")
+    save("utf-16-half.csv", odd.replace("Mia".encode("utf-16le"), b"M\0\x3d\xd8a\0"), error="not complete UTF-16")
+    # A quote that is not closed makes one cell of all lines up to the next quote.
+    save("open-quote.csv", text(
+        "name,category,notes",
+        "Rex,Dogs,fine",
+        '"A","Dogs","loud',
+        'B,Dogs,quiet',
+        'C,Dogs,"x"',
+        "D,Dogs,",
+    ).encode(), error="line 3 + quote + not closed")
+    save("open-quote-last.csv", text("name,category,notes", "Rex,Dogs,", '"A",Dogs,"loud', "B,Dogs,").encode(),
+         error="line 3 + quote + not closed")
     save("quoted-newlines.csv", text(
         'name,category,status,notes', 'Rex,Dogs,available,"two', 'lines, and ""quotes"""', 'Mia,Cats,sold,',
     ).encode(), rows=[{"line": 2, **REX, "notes": 'two\nlines, and "quotes"'}, {"line": 4, **MIA}])
@@ -290,7 +309,7 @@ def write_text_files():
          rows=[{"line": 3, "name": "Mia", "category": "Cats"}], invalid=[{"line": 2, "mentions": "cells"}])
     save("invalid.csv", text(
         "Pet Name,Type,Status,Sex,Date of birth,Price,Currency", "Rex,Dog,lost,,,,", "Mia,Cat,,none,,,",
-        "Tom,Cat,,,31.12.2024,,", "Bo,Cat,,,,12,", ",Cat,,,,,", "Max,,,,,,", "Ann,Cat,in stock,girl,2024-12-31,12.5,usd",
+        "Tom,Cat,,,31.13.2024,,", "Bo,Cat,,,,12,", ",Cat,,,,,", "Max,,,,,,", "Ann,Cat,in stock,girl,2024-12-31,12.5,usd",
     ).encode(), rows=[{"line": 8, "name": "Ann", "category": "Cat", "status": "available", "sex": "female",
                        "birthDate": "2024-12-31", "price": {"amount": 1250, "currency": "USD"}}],
          invalid=[{"line": line} for line in range(2, 8)])
@@ -303,6 +322,22 @@ def write_text_files():
         {"line": 2, "name": "Rex", "category": "Dogs", "status": "pending", "metadata": {"Ort": "Kennel 4"}},
         {"line": 3, **MIA},
     ], ignored=["Preis"])
+    write_prices()
+    write_dates()
+    save("control-characters.csv", text(
+        "name,category,Other", "Re\x01x,Dogs,", "Mia,Cats,\x02", "Tom,Dogs,\0",
+    ).encode(), rows=[{"line": 3, "name": "Mia", "category": "Cats"}, {"line": 4, "name": "Tom", "category": "Dogs"}],
+         invalid=[{"line": 2, "mentions": "control characters"}], ignored=["Other"])
+    save("nul.csv", b"name,category\0\nRex,Dogs\n", error="NUL")
+    save("padded-ids.csv", text(
+        "id,name,category", "007,Rex,Dogs", "0,Mia,Cats", "+7,Tom,Dogs",
+    ).encode(), rows=[{"line": 2, "id": 7, "name": "Rex", "category": "Dogs"}],
+         invalid=[{"line": 3}, {"line": 4}])
+    save("large-ids.csv", text(
+        "id,name,category,status", "9007199254740991,Rex,Dogs,available", "9007199254740992,Mia,Cats,sold",
+        "99999999999999999999,Mia,Cats,sold",
+    ).encode(), rows=[{"line": 2, "id": 9007199254740991, **REX}],
+         invalid=[{"line": 3, "mentions": "id"}, {"line": 4, "mentions": "id"}])
     save("wrong-mapping.csv", text("Tier,Art", "Rex,Dogs").encode(), options={"columns": {"Foo": "status"}}, error="Foo")
     save("default-status.csv", text("name,category,status", "Rex,Dogs,", "Mia,Cats,sold").encode(),
          options={"defaultStatus": "available"}, rows=two())
@@ -333,6 +368,98 @@ def write_text_files():
     ).encode(), rows=[
         {"line": 2, "name": "Snuf", "category": "Konijnen", "status": "available", "sex": "female", "notes": "lief"},
         {"line": 3, "name": "Bram", "category": "Konijnen", "status": "sold", "sex": "male"},
+    ])
+
+
+def prices(name, written, found, invalid=(), delimiter=";", **options):
+    """A table of prices: those found are by their row, in the smallest unit and with their currency."""
+    rows = [f"Animal {at}{delimiter}Dogs{delimiter}{price}" for at, price in enumerate(written)]
+    save(name, text(delimiter.join(["Name", "Art", "Preis"]), *rows).encode(), options=options, rows=[
+        {"line": at + 2, "name": f"Animal {at}", "category": "Dogs", "price": {"amount": amount, "currency": currency}}
+        for at, (amount, currency) in found.items()
+    ], invalid=[{"line": at + 2, **({"mentions": mention} if mention else {})} for at, mention in dict(invalid).items()])
+
+
+def write_prices():
+    euros = {"shopCurrency": "EUR"}
+    prices("prices-comma.csv", ["1.234,56", "1.450", "12,5", "2.000.000,00", "1 450", "950", "12.345"],
+           {at: (amount, "EUR") for at, amount in enumerate([123456, 145000, 1250, 200000000, 145000, 95000, 1234500])}, **euros)
+    prices("prices-point.csv", ["1,234.56", "1,450", "12.5", "$1,000.00", "1'450.00", "1,450,000"],
+           {at: (amount, "USD") for at, amount in enumerate([123456, 145000, 1250, 100000, 145000, 145000000])},
+           currency="USD", shopCurrency="EUR")
+    # Each price that is clear by itself is read, and the others are not guessed.
+    prices("prices-mixed.csv", ["12.50", "13,00", "1.234,56", "1,450", "1.450"],
+           {0: (1250, "EUR"), 1: (1300, "EUR"), 2: (123456, "EUR")}, {3: "1,450", 4: "1.450"}, **euros)
+    prices("prices-ambiguous.csv", ["1,450", "950"], {1: (95000, "EUR")}, {0: "may be"}, **euros)
+    prices("prices-three-decimals.csv", ["0,450", "1,450", "12"], {2: (1200, "EUR")}, {0: None, 1: None}, **euros)
+    prices("prices-yen.csv", ["1,450", "1.450", "950"], {0: (1450, "JPY"), 1: (1450, "JPY"), 2: (950, "JPY")}, shopCurrency="JPY")
+    prices("prices-dinars.csv", ["1.450", "1,450", "0.5"], {0: (1450, "KWD"), 1: (1450000, "KWD"), 2: (500, "KWD")}, shopCurrency="KWD")
+    prices("prices-signs.csv", ["1450 €", "€ 5", "5 US$", "chf 5.50", "5 $", "5 x", "- 5", "5", "Fr. 7"],
+           {0: (145000, "EUR"), 1: (500, "EUR"), 2: (500, "USD"), 3: (550, "CHF"), 8: (700, "CHF")},
+           {4: None, 5: None, 6: None, 7: None})
+    prices("prices-dollars.csv", ["5 $", "5 €", "5"], {0: (500, "CAD"), 1: (500, "EUR"), 2: (500, "CAD")}, shopCurrency="CAD")
+    save("prices-by-row.csv", text(
+        "name,category,price,currency", "A,Dogs,5,usd", "B,Dogs,5,", "C,Dogs,,", "D,Dogs,5 €,USD", "E,Dogs,5 €,",
+    ).encode(), options=euros, rows=[
+        {"line": 2, "name": "A", "category": "Dogs", "price": {"amount": 500, "currency": "USD"}},
+        {"line": 4, "name": "C", "category": "Dogs"},
+        {"line": 6, "name": "E", "category": "Dogs", "price": {"amount": 500, "currency": "EUR"}},
+    ], invalid=[{"line": 3, "mentions": "urrency"}, {"line": 5, "mentions": "USD"}])
+    # The numbers of a workbook have a decimal point, whatever the texts beside them have.
+    save("prices.xlsx", workbook(Sheet("Animals", [
+        ["name", "category", "price"], ["A", "Dogs", Number("1234.5", MONEY)], ["B", "Dogs", "1.234,56 €"],
+        ["C", "Dogs", Number("12.345")], ["D", "Dogs", "1,450"],
+    ])), options=euros, rows=[
+        {"line": 2, "name": "A", "category": "Dogs", "price": {"amount": 123450, "currency": "EUR"}},
+        {"line": 3, "name": "B", "category": "Dogs", "price": {"amount": 123456, "currency": "EUR"}},
+    ], invalid=[{"line": 4}, {"line": 5}])
+
+
+def dates(name, written, found, invalid=(), **options):
+    """A table of dates of birth: those found are by their row."""
+    rows = [f"Animal {at},Dogs,{date}" for at, date in enumerate(written)]
+    save(name, text("name,category,birthDate", *rows).encode(), options=options, rows=[
+        {"line": at + 2, "name": f"Animal {at}", "category": "Dogs", "birthDate": date} for at, date in found.items()
+    ], invalid=[{"line": at + 2, "mentions": mention} for at, mention in dict(invalid).items()])
+
+
+def write_dates():
+    member = "birthDate"
+    unclear = "the day or the month first"
+    dates("dates-points.csv", ["31.12.2020", " 5.6.2020 ", "05.06.2020", "12.31.2020", "31.12.20", "31. 12. 2020", "0.1.2020",
+                               "31.12/2020", "30.02.2020"],
+          {0: "2020-12-31", 1: "2020-06-05", 2: "2020-06-05"}, {at: member for at in range(3, 9)})
+    dates("dates-day-first.csv", ["05/06/2020", "31/12/2020", "1/2/2020", "5-6-2020", "31-12-2020", "12/13/20", "31/02/2020",
+                                  "13/13/2020"],
+          {0: "2020-06-05", 1: "2020-12-31", 2: "2020-02-01", 3: "2020-06-05", 4: "2020-12-31"}, {5: member, 6: member, 7: member})
+    dates("dates-month-first.csv", ["05/06/2020", "12/31/2020", "1/2/2020", "12-31-2020", "31.12.2020", "2020-12-31"],
+          {0: "2020-05-06", 1: "2020-12-31", 2: "2020-01-02", 3: "2020-12-31", 4: "2020-12-31", 5: "2020-12-31"})
+    dates("dates-hyphens.csv", ["5-6-2020", "31-12-2020"], {0: "2020-06-05", 1: "2020-12-31"})
+    dates("dates-year-first.csv", ["2020/12/31", "2020.1.31", "2020-1-31", "2020/31/12", "2020-1-1T00:00"],
+          {0: "2020-12-31", 1: "2020-01-31", 2: "2020-01-31"}, {3: member, 4: member})
+    # What has one reading is read, and the others are not guessed: points and equal numbers tell nothing.
+    unclear_dates = ["05/06/2020", "07-08-2020", "31.12.2020", "05/05/2020"]
+    dates("dates-ambiguous.csv", unclear_dates, {2: "2020-12-31", 3: "2020-05-05"}, {0: unclear, 1: "05/06/2020"})
+    dates("dates-chosen-dmy.csv", unclear_dates, dict(enumerate(["2020-06-05", "2020-08-07", "2020-12-31", "2020-05-05"])),
+          dateOrder="dmy")
+    dates("dates-chosen-mdy.csv", unclear_dates, dict(enumerate(["2020-05-06", "2020-07-08", "2020-12-31", "2020-05-05"])),
+          dateOrder="mdy")
+    mixed = ["31/12/2020", "12/31/2020", "05/06/2020"]
+    dates("dates-mixed.csv", mixed, {0: "2020-12-31", 1: "2020-12-31"}, {2: unclear})
+    dates("dates-mixed-chosen.csv", mixed, {0: "2020-12-31", 1: "2020-12-31", 2: "2020-06-05"}, dateOrder="dmy")
+    # The column tells more than the choice.
+    dates("dates-column-wins.csv", mixed[1:], {0: "2020-12-31", 1: "2020-05-06"}, dateOrder="dmy")
+    # A row that is invalid for another reason still tells the order, and each column has its own.
+    save("dates-by-column.csv", text(
+        "name,category,birthDate,acquired", "Rex,Dogs,05/06/2020,05/06/2020", ",Dogs,31/12/2019,", "Mia,Cats,05/06/2020,",
+    ).encode(), rows=[{"line": 4, "name": "Mia", "category": "Cats", "birthDate": "2020-06-05"}],
+         invalid=[{"line": 2, "mentions": "acquiredOn"}, {"line": 3}])
+    save("dates-as-text.xlsx", workbook(Sheet("Animals", [
+        ["name", "category", "birthDate"], ["A", "Dogs", "31.12.2020"], ["B", "Dogs", "12/31/2020"], ["C", "Dogs", "05/06/2020"],
+        ["D", "Dogs", Number("45351", DATE)],
+    ])), rows=[
+        {"line": at, "name": name, "category": "Dogs", "birthDate": date}
+        for at, name, date in [(2, "A", "2020-12-31"), (3, "B", "2020-12-31"), (4, "C", "2020-05-06"), (5, "D", "2024-02-29")]
     ])
 
 

@@ -93,15 +93,57 @@ test("counts and changes of others follow the category and the search", async ()
   await page.getByRole("button", { name: "1 sold" }).click();
   await page.row("Tinker").waitFor({ state: "detached" });
   await counts("3 all", "2 available", "1 sold");
-  // Signs without a letter are no search.
+  // Signs without a letter find nothing.
   await page.getByRole("button", { name: "3 all" }).click();
   await page.getByLabel("Search name").fill("*");
+  await page.getByRole("heading", { name: "Type a letter or digit" }).waitFor();
+  await counts("– all");
+  await page.getByRole("button", { name: "Show all animals" }).click();
   await counts("7 all");
   await page.row("Crazed").waitFor();
+
+  // While it is counted, the numbers are not those of other filters.
+  const release = await page.hold("**/v1/store/inventory?q=crazed");
+  await page.getByLabel("Search name").fill("crazed");
+  await page.getByText("1 animal", { exact: true }).waitFor();
+  await counts("– all", "– sold");
+  await release();
+  await counts("1 all");
 
   await page.route("**/v1/store/inventory?*", (route) => route.fulfill({ json: { available: 640, pending: 20, sold: 340, total: 1000, atLeast: true } }));
   await page.getByLabel("Search name").fill("zed");
   await counts("1,000+ all", "640+ available");
+  assert.deepEqual(page.problems(), []);
+  await page.leave();
+});
+
+test("a list with filters that few animals meet is not searched without end", async () => {
+  const page = await store.open();
+  await page.live();
+  let [requests, held] = [0, Promise.resolve()];
+  // The service examines as many animals as are worth a page, and says where it stopped.
+  await page.route("**/v1/pets?*categoryId=9*", async (route) => {
+    const at = requests++;
+    if (at === 18) await held;
+    const next = at < 30 ? { link: `</v1/pets?limit=50&sort=desc&categoryId=9&after=${at}>; rel="next"` } : {};
+    return route.fulfill({ headers: next, json: at % 10 === 3 ? [{ id: 5000 - at, name: `Rare ${at}`, categoryId: 9 }] : [] });
+  });
+  await page.evaluate(() => (location.hash = "#/animals?categoryId=9"));
+  await page.getByText("1 match so far. The rest of the list was not searched.").waitFor();
+  await page.inspect("sparse");
+  assert.equal(requests, 8);
+  await page.button("Look further").click();
+  await page.getByText("2 matches so far.").waitFor();
+  assert.equal(requests, 16);
+  let release;
+  held = new Promise((resolve) => (release = resolve));
+  await page.button("Look further").click();
+  await page.getByText("Searching… 2 matches so far").waitFor();
+  release();
+  await page.getByText("3 matches so far.").waitFor();
+  await page.button("Look further").click();
+  await page.getByText("3 animals", { exact: true }).waitFor();
+  assert.equal(requests, 31);
   assert.deepEqual(page.problems(), []);
   await page.leave();
 });

@@ -3,13 +3,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { useConsole } from "./console.mjs";
+import { caller, openConsole, useConsole } from "./console.mjs";
+import { withService } from "./harness.mjs";
 
 // Each test has a category of its own, which it filters by.
 const store = useConsole({
   async prepare({ call }) {
     await call("PUT", "categories/2", { name: "Cats" });
-    for (let id = 11; id <= 18; id++) await call("PUT", `categories/${id}`, { name: `Litter ${id}` });
+    for (let id = 11; id <= 19; id++) await call("PUT", `categories/${id}`, { name: `Litter ${id}` });
   },
 });
 
@@ -58,6 +59,8 @@ async function change(page, member, fill) {
 test("rows are selected with the mouse, Shift and the keyboard", async () => {
   const ids = await addMany(11, 8);
   const page = await openCategory(11, "8 animals");
+  // They are seen before the mouse is there.
+  for (const name of ["Pup 005", "the animals that are shown"]) assert.ok(await checkbox(page, name).evaluate((box) => Number(getComputedStyle(box).opacity) >= 0.5), name);
   await checkbox(page, "Pup 002").check();
   await selected(page, 1);
   assert.equal(await bar(page).getByRole("button", { name: "Select all 8 that match" }).count(), 1);
@@ -282,15 +285,18 @@ test("a long change shows its progress, and is cancelled or resumed", async () =
 
   // Cancelled while two of three batches are under way.
   let release;
+  let bothSent;
   const released = new Promise((resolve) => (release = resolve));
+  const sent = new Promise((resolve) => (bothSent = resolve));
   let batches = 0;
   await page.route("**/v1/pets/batch", async (route) => {
-    batches++;
+    if (++batches === 2) bothSent();
     await released;
     await route.continue();
   });
   await change(page, "Location", (dialog) => dialog.getByLabel("Location").fill("Barn"));
   await bar(page).getByText("Changing 0 of 3,000").waitFor();
+  await sent;
   await page.focused("button", "Cancel");
   await page.isAccessible();
   await page.button("Cancel").click();
@@ -382,5 +388,77 @@ test("a key that can only read sees no checkboxes", async () => {
   await page.getByRole("link", { name: "Pup 002", exact: true }).focus();
   await page.keyboard.press("x");
   assert.equal(await bar(page).count(), 0);
+  assert.deepEqual(page.problems(), []);
+});
+
+test("animals are changed while no category has a name, and into one that is new", () => withService({ inMemory: true }, async (service) => {
+  const key = service.createKeyNamed("counter-2", "--role", "owner");
+  const call = caller(service.address, key);
+  const changes = ["Ada", "Bo"].map((name) => ({ create: { name, categoryId: 1, status: "available" } }));
+  await call("POST", "pets/batch", { changes });
+  const page = await openConsole(store.browser, service.address, key);
+  await page.live();
+  for (const name of ["Ada", "Bo"]) await checkbox(page, name).check();
+  const categories = [];
+  page.on("request", (request) => request.method() === "PUT" && categories.push(request.url()));
+  await change(page, "Location", (dialog) => dialog.getByLabel("Location").fill("Room 2"));
+  await toast(page, "2 animals have the location Room 2 now.").waitFor();
+  await change(page, "Price", (dialog) => dialog.getByLabel("Price").fill("12"));
+  await toast(page, /^2 animals have the price .*12\.00 now\./).waitFor();
+  await change(page, "Status", (dialog) => dialog.getByLabel("Status").selectOption("sold"));
+  await toast(page, "2 animals have the status sold now.").waitFor();
+  assert.deepEqual(categories, []);
+  await change(page, "Category", (dialog) => dialog.getByRole("textbox", { name: "New category" }).fill("Dogs"));
+  await toast(page, "2 animals have the category Dogs now.").waitFor();
+  assert.deepEqual((await call("GET", "pets")).map(({ location, status, price: { amount } }) => [location, status, amount]), [["Room 2", "sold", 1200], ["Room 2", "sold", 1200]]);
+  // The animals had number 1 without a name.
+  assert.deepEqual(await call("GET", "categories"), [{ id: 2, name: "Dogs" }]);
+  assert.deepEqual(page.problems(/status of 412/), []);
+}));
+
+test("a search without letters and digits finds nothing, and one of too many words says so", async () => {
+  const ids = await addMany(19, 3, (at) => (at ? {} : { name: "One two three four five six seven eight nine", microchip: "985112004567899" }));
+  const page = await openCategory(19, "3 animals");
+  await checkbox(page, "Pup 002").check();
+  await selected(page, 1);
+  const search = page.getByRole("searchbox");
+  const lists = [];
+  page.on("request", (request) => /\/v1\/(pets|store\/inventory)/.test(request.url()) && lists.push(request.url()));
+  await search.fill("🐶 -!");
+  await page.getByRole("heading", { name: "Type a letter or digit" }).waitFor();
+  await noneSelected(page);
+  assert.equal(await page.locator("tbody tr").count(), 0);
+  await page.getByRole("button", { name: "– all" }).waitFor();
+  assert.equal(await page.button("Export").isVisible(), false);
+  // An animal that is added does not appear.
+  await store.call("POST", "pets", { name: "Late 🐶", categoryId: 19, status: "available" });
+  await page.reload();
+  await page.live();
+  await page.getByRole("heading", { name: "Type a letter or digit" }).waitFor();
+  assert.equal(await page.locator("tbody tr").count(), 0);
+  await page.isAccessible();
+  assert.deepEqual(lists, []);
+
+  await search.fill("one two three four five six seven eight");
+  await page.getByText("1 animal", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "1 all" }).waitFor();
+  await page.button("Export").waitFor();
+  assert.equal(await page.getByText("Only the first 8 words were looked for.").count(), 0);
+  await search.fill("one two three four five six seven eight xyz");
+  await page.getByText("Only the first 8 words were looked for.").waitFor();
+  await page.getByText("1 animal", { exact: true }).waitFor();
+  // Words that are not looked for narrow nothing; those that are do.
+  const first = "One two three four five six seven eight nine";
+  await checkbox(page, first).check();
+  await selected(page, 1);
+
+  // A microchip is one term, also if it is grouped: also of an animal that arrives while it is looked for.
+  await search.fill("985 112 004-567 899");
+  await page.getByText("1 animal", { exact: true }).waitFor();
+  await page.row(first).waitFor();
+  await store.call("PATCH", `pets/${ids[0]}`, { microchip: null });
+  const [other] = await addMany(19, 1, () => ({ name: "Chipped", microchip: "985112004567899" }));
+  await page.row("Chipped").waitFor();
+  assert.ok(other > ids[0]);
   assert.deepEqual(page.problems(), []);
 });

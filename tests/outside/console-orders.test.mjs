@@ -105,3 +105,42 @@ test("orders are exported as they are listed", async () => {
   assert.deepEqual(page.problems(/blob:|status of 404/), []);
   await page.leave();
 });
+
+test("a search that does not look through everything says so", async () => {
+  const limits = /^There may be more: the newest 500 orders were searched, and the newest 100 of each of up to 20 animals\./;
+  const { petId, id } = await store.order("Frequent");
+  await store.call("POST", `store/orders/${id}/cancel`);
+  const page = await store.openScreen("orders");
+  const search = page.getByRole("searchbox");
+  const find = async (text, foot) => {
+    await search.fill(text);
+    await page.locator(".more").getByText(foot).waitFor();
+  };
+  await find("frequent", "1 order");
+  assert.equal(await page.getByText(limits).count(), 0);
+  // More orders than are loaded of an animal.
+  for (let at = 0; at < 100; at++) {
+    const { id } = await store.call("POST", "store/orders", { petId });
+    await store.call("POST", `store/orders/${id}/cancel`);
+  }
+  await find("nothing like that", "No order matches");
+  await find("frequent", "100 orders");
+  await page.getByText(limits).waitFor();
+  // More animals than are looked through.
+  const changes = Array.from({ length: 20 }, (_, at) => ({ create: { name: `Twin ${at}`, categoryId: 1, status: "available" } }));
+  await store.order("Twin 20");
+  await find("twin", "1 order");
+  assert.equal(await page.getByText(limits).count(), 0);
+  await store.call("POST", "pets/batch", { changes });
+  await find("nothing like that", "No order matches");
+  await find("twin", "No order matches");
+  await page.getByText(limits).waitFor();
+
+  // Nothing to look for, and too much.
+  await find("🐶", "Type a letter or digit");
+  assert.equal(await page.locator("tbody tr").count(), 0);
+  await find("frequent a b c d e f g h", "No order matches");
+  await page.getByText("Only the first 8 words were looked for.").waitFor();
+  assert.deepEqual(page.problems(), []);
+  await page.leave();
+});

@@ -10,7 +10,7 @@ import { startService } from "./harness.mjs";
 
 const PHONE = { width: 390, height: 844 };
 const STAFF = ["pets:read", "pets:write", "orders:read", "orders:write"];
-const OWNER = [...STAFF, "webhooks:read", "webhooks:write", "keys:read", "keys:write"];
+const OWNER = [...STAFF, "webhooks:read", "webhooks:write", "keys:read", "keys:write", "store:write"];
 // Phones know the store by a name, and not over HTTPS.
 const HOST = "shop.test";
 
@@ -440,7 +440,7 @@ test("People needs the scope, and its actions another one", async () => {
   const { secret } = await letIn("Rae");
   const staff = await openConsole(browser, lan, secret);
   await staff.live();
-  assert.deepEqual(await staff.getByRole("navigation").getByRole("link").allInnerTexts(), ["Animals", "Orders", "Categories", "Activity", "Import"]);
+  assert.deepEqual(await staff.getByRole("navigation").getByRole("link").allInnerTexts(), ["Animals", "Orders", "Categories", "Activity", "Reports", "Import"]);
   await staff.goto(`${lan}/console#/people`);
   await staff.reload();
   await staff.getByText("Your access does not include this page.").waitFor();

@@ -45,7 +45,7 @@ test("a sale that is being sent cannot be cancelled", async () => {
   await page.keyboard.press("Enter");
   await dialog.locator("[aria-busy]").waitFor();
   assert.ok(await page.button("Cancel").isDisabled());
-  // Esc, twice: a browser lets nobody be locked in by a dialog that asks to stay.
+  // Esc, twice: a browser lets no person be locked in by a dialog that asks to stay.
   for (let times = 0; times < 2; times++) await page.keyboard.press("Escape");
   await page.mouse.click(5, 5);
   assert.ok(await dialog.isVisible());
@@ -68,7 +68,7 @@ test("a sale that is being sent cannot be cancelled", async () => {
   await page.leave();
 });
 
-test("a sale whose completion fails says so, and goes on", async () => {
+test("a sale whose completion fails says so, and continues", async () => {
   const { id, page, dialog } = await startSale("Halfway", { price: USD(45000) });
   const orders = async () => (await call("GET", `store/orders?petId=${id}`)).map(({ status, price, reference }) => [status, price.amount, reference]);
   await page.route("**/complete", (route) => route.fulfill({ status: 500, json: { code: "internal_error", message: "an internal error; try again", status: 500 } }));
@@ -106,7 +106,7 @@ test("a sale whose completion fails says so, and goes on", async () => {
     await route.continue();
   });
   await third.page.keyboard.press("Enter");
-  await third.page.panel.getByText("Somebody was faster: Cancelled is available.").waitFor();
+  await third.page.panel.getByText("Another person was faster: Cancelled is available.").waitFor();
   assert.equal(await third.page.locator("dialog").count(), 0);
   assert.deepEqual(third.page.problems(/status of 409/), []);
   await third.page.leave();
@@ -121,7 +121,7 @@ test("an animal whose chip was given to another one is not returned", async () =
   await page.open("Sold one");
   await page.button("Return").click();
   await page.panel.getByText("Heir has this chip.").waitFor();
-  assert.equal(await page.getByText("Somebody was faster").count(), 0);
+  assert.equal(await page.getByText("Another person was faster").count(), 0);
   await page.isAccessible();
   await page.panel.getByRole("link", { name: "Heir" }).click();
   await page.waitForURL(new RegExp(`#/animals/${heir.id}$`));
@@ -137,7 +137,7 @@ test("a reservation that is being made stays so while others change the animal",
   await page.panel.getByText(/^Added by/).waitFor();
   await page.button("Sell…").focus();
   await call("PATCH", `pets/${id}`, { location: "K1" });
-  await page.panel.getByText("K1", { exact: true }).waitFor();
+  await page.panel.locator(".facts").getByText("K1", { exact: true }).waitFor();
   await page.focused("button", "Sell…");
 
   const keys = [];
@@ -151,7 +151,7 @@ test("a reservation that is being made stays so while others change the animal",
   await page.button("Reserve").click();
   await page.locator(".panel [aria-busy]").waitFor();
   await call("PATCH", `pets/${id}`, { location: "K2" });
-  await page.panel.getByText("K2", { exact: true }).waitFor();
+  await page.panel.locator(".facts").getByText("K2", { exact: true }).waitFor();
   assert.equal(await page.button("Reserve").getAttribute("aria-busy"), "true");
   await page.button("Reserve").click();
   release();
@@ -171,7 +171,7 @@ test("a price is shown once, unless the animal was sold for another one", async 
   await page.button("Sell…").click();
   await page.getByRole("dialog").getByLabel("Price").fill("400");
   await page.keyboard.press("Enter");
-  await page.panel.getByText("$400.00").waitFor();
+  await page.panel.locator(".facts").getByText("$400.00").waitFor();
   assert.deepEqual(await prices(page), ["$400.00", "$450.00"]);
   await page.leave();
 });
@@ -194,7 +194,7 @@ test("an order that was loaded before it changed is not shown", async () => {
   await page.button(`Details of order ${id}`).click();
   await first;
   await call("PATCH", `store/orders/${id}`, { price: USD(200) });
-  await page.panel.getByText("$2.00").waitFor();
+  await page.panel.locator(".facts").getByText("$2.00").waitFor();
   const older = page.waitForResponse(`**/v1/store/orders/${id}`);
   respond();
   await older;

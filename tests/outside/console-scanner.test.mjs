@@ -74,6 +74,7 @@ test("a scan opens the animal, wherever the focus is", async () => {
   await page.isOpen("Ten");
   await page.open("Import");
   await page.getByLabel("Cells").fill("name,category\nRex,Dogs\n");
+  await page.button("Continue with these cells").click();
   await page.getByLabel("The first row names the columns").focus();
   await page.scan(CHIPS.Nine);
   await page.isOpen("Nine");
@@ -145,9 +146,11 @@ test("a scan fills in the chip of a form, and nothing else", async () => {
   await dialog.getByText(/^The chip 123456789 was scanned\./).waitFor();
   assert.equal(await value("Price"), "");
   // The number of a receipt stays, and Enter does not sell.
-  await dialog.getByLabel("Reference").focus();
-  await page.scan("400638133393");
-  assert.equal(await value("Reference"), "400638133393");
+  for (const receipt of ["400638133393", "1234567890"]) {
+    await dialog.getByLabel("Reference").fill("");
+    await page.scan(receipt);
+    assert.equal(await value("Reference"), receipt);
+  }
   assert.deepEqual(await call("GET", "store/orders"), []);
   await page.isAccessible();
   await page.button("Cancel").click();
@@ -164,6 +167,23 @@ test("a scan fills in the chip of a form, and nothing else", async () => {
   await page.leave();
 });
 
+test("the rest of an interrupted scan is not taken for another chip", async () => {
+  const page = await open();
+  const search = page.getByLabel("Search name, breed, chip or id");
+  for (const late of [2, 6, 10]) {
+    await page.scan(CHIPS.Fifteen, 10, late);
+    await page.getByText("The scan was interrupted. Scan again.").last().waitFor();
+    assert.equal(await page.panel.count(), 0);
+  }
+  await search.focus();
+  await page.scan(CHIPS.Fifteen, 10, 6);
+  assert.equal(await search.inputValue(), "");
+  await page.scan(CHIPS.Fifteen);
+  await page.isOpen("Fifteen");
+  assert.deepEqual(page.problems(), []);
+  await page.leave();
+});
+
 test("a person who types digits is no scanner", async () => {
   const page = await open();
   const search = page.getByLabel("Search name, breed, chip or id");
@@ -176,7 +196,7 @@ test("a person who types digits is no scanner", async () => {
   await page.getByRole("dialog").getByLabel("Price").focus();
   await page.keyboard.type("123456789", { delay: 300 });
   await page.keyboard.press("Enter");
-  await page.panel.getByText("$123,456,789.00").waitFor();
+  await page.panel.locator(".facts").getByText("$123,456,789.00").waitFor();
   await page.status("Nine", "sold").waitFor();
   // In the search, a chip can also be typed.
   await search.focus();

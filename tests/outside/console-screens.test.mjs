@@ -62,7 +62,7 @@ test("orders are completed, cancelled and returned, and follow what others do", 
   await page.getByText("Biscuit is sold.").waitFor();
   await page.row("Biscuit").waitFor({ state: "detached" });
 
-  // Somebody else is faster.
+  // Another person is faster.
   const page2 = await open("orders");
   await page.context().setOffline(true);
   await page.getByText("No connection.").waitFor();
@@ -80,7 +80,7 @@ test("orders are completed, cancelled and returned, and follow what others do", 
   await page.status("Biscuit", "returned").waitFor();
   await page.status("Moss", "cancelled").waitFor();
   await call("DELETE", `pets/${moss.petId}`);
-  await page.getByText(`Animal ${moss.petId}, deleted`).waitFor();
+  await page.row("Moss").getByText(", deleted").waitFor();
   await page.open("Biscuit");
   await page.panel.getByRole("heading", { name: "Biscuit" }).waitFor();
   assert.deepEqual(page.problems(/ERR_INTERNET_DISCONNECTED/), []);
@@ -88,7 +88,7 @@ test("orders are completed, cancelled and returned, and follow what others do", 
   await page2.leave();
 });
 
-test("an order that somebody else completes is shown as it is, and the focus stays near it", async () => {
+test("an order that another person completes is shown as it is, and the focus stays near it", async () => {
   const [oldest, middle, newest] = [await order("Oldest"), await order("Middle"), await order("Newest")];
   const page = await open("orders");
   const focus = (name) => page.row(name).getByRole("button", { name: "Complete" }).focus();
@@ -101,7 +101,7 @@ test("an order that somebody else completes is shown as it is, and the focus sta
   await page.button("All").click();
   await focus("Newest");
   await call("POST", `store/orders/${newest.id}/complete`);
-  // Not on “Return”, which would undo what somebody else has done.
+  // Not on “Return”, which would undo what another person has done.
   await page.focused("link", "Newest");
   await page.button("Open").click();
   const last = await order("Last");
@@ -118,7 +118,7 @@ test("an order that somebody else completes is shown as it is, and the focus sta
     await route.continue();
   });
   await page.row("Contested").getByRole("button", { name: "Complete" }).click();
-  await page.getByText(`Somebody was faster: order ${id} is cancelled.`).waitFor();
+  await page.getByText(`Another person was faster: order ${id} is cancelled.`).waitFor();
   await page.leave();
 });
 
@@ -162,19 +162,22 @@ test("categories are named, renamed and deleted, live and digit-exact", async ()
   await page.inspect("category");
   await page.keyboard.press("Enter");
   await page.getByRole("cell", { name: "Dogs", exact: true }).waitFor();
+  // The lowest number that no animal has.
+  const [{ id: dogs }] = await call("GET", "categories");
+  assert.equal((await call("GET", `pets?categoryId=${dogs}`)).length, 0);
 
   await page.button("Name a category").click();
   await dialog.getByLabel("Name").fill("DOGS");
   await dialog.getByLabel("Number").fill(number);
   await page.button("Name it").click();
-  await dialog.getByText("Category 1 is named “Dogs” already.").waitFor();
+  await dialog.getByText(`Category ${dogs} is named “Dogs” already.`).waitFor();
   await dialog.getByLabel("Name").fill("<img src=x onerror=alert(1)>");
   await dialog.getByLabel("Number").fill("9223372036854775808");
   await page.button("Name it").click();
   await dialog.getByText("The number must be from -9223372036854775808 to 9223372036854775807.").waitFor();
-  await dialog.getByLabel("Number").fill("1");
+  await dialog.getByLabel("Number").fill(String(dogs));
   await page.button("Name it").click();
-  await dialog.getByText("Category 1 is named “Dogs” already. Rename it").waitFor();
+  await dialog.getByText(`Category ${dogs} is named “Dogs” already. Rename it`).waitFor();
   await dialog.getByLabel("Number").fill(number);
   await page.button("Name it").click();
   await page.getByRole("cell", { name: number, exact: true }).waitFor();
@@ -194,13 +197,13 @@ test("categories are named, renamed and deleted, live and digit-exact", async ()
   await page.button("Discard").click();
   await page.getByRole("cell", { name: "Cats", exact: true }).waitFor();
 
-  // Renamed by somebody else while the dialog is open.
+  // Renamed by another person while the dialog is open.
   await page.button("Rename Cats").click();
   await call("PUT", "categories/8", { name: "Kittens" });
   await page.getByRole("cell", { name: "Kittens", exact: true, includeHidden: true }).waitFor();
   await dialog.getByLabel("Name").fill("Tomcats");
   await page.button("Rename").click();
-  await dialog.getByText("Somebody has renamed it to “Kittens” meanwhile.").waitFor();
+  await dialog.getByText("Another person has renamed it to “Kittens”.").waitFor();
   await page.button("Rename").click();
   await page.getByRole("cell", { name: "Tomcats", exact: true }).waitFor();
 
@@ -305,7 +308,7 @@ test("scopes decide what is offered", async () => {
   const reader = await open("orders", service.createKeyNamed("reader", "--scope", "pets:read", "--scope", "orders:read"));
   const { id } = await order("Zed");
   await call("PUT", "categories/1", { name: "Dogs" });
-  assert.deepEqual(await links(reader), ["Animals", "Orders", "Categories", "Activity"]);
+  assert.deepEqual(await links(reader), ["Animals", "Orders", "Categories", "Activity", "Reports"]);
   await reader.row("Zed").waitFor();
   await reader.open("Categories");
   await reader.getByText("read-only key").waitFor();
@@ -313,7 +316,7 @@ test("scopes decide what is offered", async () => {
   assert.equal(await reader.getByRole("main").getByRole("button").count(), 0);
   await reader.leave();
   const till = await open("orders", service.createKeyNamed("till", "--scope", "orders:read", "--scope", "orders:write"));
-  assert.deepEqual(await links(till), ["Orders", "Activity"]);
+  assert.deepEqual(await links(till), ["Orders", "Activity", "Reports"]);
   await till.getByText(/^Animal \d+$/).first().waitFor();
   await till.button("Complete").first().click();
   await till.getByText(/^Animal \d+ is sold.$/).waitFor();

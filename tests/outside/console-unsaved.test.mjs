@@ -114,7 +114,7 @@ test("a dialog with typing asks before it closes", async () => {
     Back: () => page.evaluate(() => (location.hash = "#/orders")),
   };
   for (const [way, leave] of Object.entries(ways)) {
-    // More than once: browsers let nobody be locked in by a dialog that asks to stay.
+    // More than once: browsers let no person be locked in by a dialog that asks to stay.
     for (let times = 0; times < 3; times++) {
       await leave();
       await question(page).waitFor();

@@ -21,6 +21,11 @@ async function openWebhook(types) {
 
 test("a webhook is edited", async () => {
   const { id, page, dialog } = await openWebhook(["pet.created", "key.created"]);
+  await page.inspect("webhook-panel");
+  const boxes = await page.panel.locator(".foot button").evaluateAll((buttons) => buttons.map((button) => button.getBoundingClientRect().toJSON()));
+  for (const [at, a] of boxes.entries()) {
+    for (const b of boxes.slice(at + 1)) assert.ok(a.right + 8 <= b.left || a.bottom + 8 <= b.top, "buttons of the panel touch");
+  }
   await page.keyboard.press("e");
   await dialog.waitFor();
   assert.equal(await dialog.getByLabel("URL").inputValue(), receiver.url);

@@ -34,19 +34,19 @@ const NOT_HTTPS = /^The Cross-Origin-Opener-Policy header has been ignored/;
 
 // Opens the console with a key, and records errors, exceptions, violations of the policy
 // and requests to other origins as problems.
-export async function openConsole(browser, address, key, { width = 1440, height = 900, dark = false, locale } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce", locale });
+export async function openConsole(browser, address, key, { width = 1440, height = 900, dark = false, touch = false, locale, timeZone } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce", hasTouch: touch, isMobile: touch, locale, timezoneId: timeZone });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   const problems = [];
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && !NOT_HTTPS.test(message.text()) && problems.push(message.text()));
   page.on("pageerror", (error) => problems.push(String(error)));
-  // The browser asks before typing is lost that nobody wanted to keep: the page is left, but not unnoticed.
+  // The browser asks before typing is lost, even if it was not to be kept: the page is left, but not unnoticed.
   page.on("dialog", (dialog) => {
     problems.push(`a dialog: ${dialog.message()}`);
     if (page.listenerCount("dialog") === 1) return dialog.accept();
   });
-  page.on("request", (request) => request.url().startsWith(address) || problems.push(`a request to ${request.url()}`));
+  page.on("request", (request) => request.url().replace(/^blob:/, "").startsWith(address) || problems.push(`a request to ${request.url()}`));
   await page.goto(`${address}/console${key ? `#key=${key}` : ""}`);
   const tools = {
     leave: () => context.close(),
@@ -98,11 +98,12 @@ export async function openConsole(browser, address, key, { width = 1440, height 
       assert.fail(`not within a minute: ${condition}`);
     },
     // Types digits and Enter with real key events. The pause between two keys is that of the
-    // events, however busy this machine is.
-    async scan(digits, pause = 10) {
+    // events, however busy this machine is; that before the key at `late` is longer.
+    async scan(digits, pause = 10, late = -1) {
       const session = await context.newCDPSession(page);
       let timestamp = Date.now() / 1000;
-      for (const key of [...digits, "Enter"]) {
+      for (const [at, key] of [...digits, "Enter"].entries()) {
+        if (at === late) timestamp += 0.25;
         const code = key === "Enter" ? key : `Digit${key}`;
         const text = key === "Enter" ? "\r" : key;
         const event = { key, code, windowsVirtualKeyCode: text.charCodeAt(0), timestamp: (timestamp += pause / 1000) };
@@ -128,6 +129,9 @@ export async function openConsole(browser, address, key, { width = 1440, height 
     async fits() {
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(overflow <= 0, `the page is ${overflow} px too wide`);
+      const cut = await page.evaluate(() => [...document.querySelectorAll(".panel, dialog, .drop")]
+        .filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth).map((box) => box.textContent.slice(0, 60)));
+      assert.deepEqual(cut, [], "something is cut off");
     },
     // Through the debugger: the policy of the page forbids evaluating text.
     async isAccessible() {
@@ -182,7 +186,7 @@ export async function startReceiver() {
   const server = createHttpServer((request, response) => {
     request.resume();
     response.writeHead(receiver.status).end();
-  }).listen(0, "127.0.0.1");
+  }).listen(0, "127.0.0.1").unref();
   await new Promise((listening) => server.once("listening", listening));
   const receiver = {
     status: 204,
@@ -217,6 +221,8 @@ export async function startProxy(address) {
   });
   const listen = (at) => new Promise((listening) => server.listen(at, "127.0.0.1", listening));
   await listen(0);
+  // A test that fails does not close it.
+  server.unref();
   const own = server.address().port;
   const cut = () => sockets.forEach((socket) => socket.destroy());
   return {

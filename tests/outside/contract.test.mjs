@@ -87,7 +87,7 @@ describe("the contract", { concurrency: 2 }, () => {
     await withService({}, async ({ address, createKey }) => {
       const target = join(dir, "petstore_client");
       const contract = `${address}/v1/openapi.json`;
-      await run(python("openapi-python-client"), "generate", "--url", contract, "--meta=none", "--fail-on-warning", "--output-path", target);
+      await run(python("openapi-python-client"), "generate", "--url", contract, "--meta=none", "--config", join(here, "openapi-python-client.yaml"), "--fail-on-warning", "--output-path", target);
       await run(python("python"), "-m", "compileall", "-q", target);
       await client(`${address}/v1`, createKey(), createKey("--scope", "orders:read"));
     });

@@ -13,7 +13,8 @@ const program = (name) => (debian.length ? join("/usr/lib/postgresql", debian.at
 const owner = process.getuid() === 0 ? readFileSync("/etc/passwd", "utf8").match(/^postgres:[^:]*:(\d+):(\d+)/m).slice(1, 3).map(Number) : null;
 const drop = owner ? [`--reuid=${owner[0]}`, `--regid=${owner[1]}`, "--clear-groups"] : [];
 
-export async function startPostgres() {
+// With `isDurable`, each commit waits for the disk, as it does in production.
+export async function startPostgres({ isDurable = false } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "petstore-"));
   if (owner) chownSync(dir, ...owner);
   const data = join(dir, "data");
@@ -24,7 +25,7 @@ export async function startPostgres() {
   await new Promise((listening) => probe.once("listening", listening));
   const { port } = probe.address();
   await new Promise((closed) => probe.close(closed));
-  const settings = ["listen_addresses=127.0.0.1", `port=${port}`, `unix_socket_directories=${dir}`, "fsync=off"];
+  const settings = ["listen_addresses=127.0.0.1", `port=${port}`, `unix_socket_directories=${dir}`, ...(isDurable ? [] : ["fsync=off"])];
   const server = spawn(...run("postgres", "-D", data, ...settings.flatMap((setting) => ["-c", setting])), options);
   const ended = new Promise((resolve) => server.once("exit", resolve));
   const isReady = () => {

@@ -58,8 +58,9 @@ fn a_role_stands_for_scopes() {
     let home = Home::new();
     home.create_store();
     let staff = "pets:read pets:write orders:read orders:write";
-    let all = format!("{staff} webhooks:read webhooks:write");
-    let owner = format!("{all} keys:read keys:write");
+    let webhooks = "webhooks:read webhooks:write";
+    let all = format!("{staff} {webhooks} store:write");
+    let owner = format!("{staff} {webhooks} keys:read keys:write store:write");
     for (name, options, scopes) in [
         ("a", &["--role", "owner"][..], &*owner),
         ("b", &["--role", "staff"], staff),
@@ -92,7 +93,7 @@ fn a_secret_that_cannot_be_printed_is_not_valid() {
     for arguments in ["create till", "rotate 1"] {
         for (redirection, reason) in [
             (">/dev/full", "cannot print the secret: the disk is full"),
-            (">&-", "nobody would see the secret"),
+            (">&-", "the secret would be lost"),
         ] {
             let mut shell = home.command("sh");
             let line = format!("\"$0\" keys {arguments} {redirection}");

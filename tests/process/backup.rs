@@ -2,12 +2,15 @@
 
 use std::{fs, thread};
 
+use http::Method;
 use rusqlite::Connection;
+use serde_json::Value;
 use support::{Cluster, CommandResult, signal, wait_for};
 
 use crate::{
     client::{Client, LoadGenerator},
     harness::Home,
+    photos::{add_photo, find_damage},
 };
 
 fn backup(home: &Home, file: &str) -> CommandResult {
@@ -32,6 +35,16 @@ async fn a_backup_taken_under_load_can_be_restored() {
         .until(|results| results.acknowledged.len() >= 500)
         .await;
     let mut results = before.finish().await;
+    let pets: Vec<_> = results.acknowledged.values().copied().take(3).collect();
+    for (pet, seed) in pets.into_iter().zip(0..) {
+        let added = add_photo(&client, pet, seed).await;
+        let photo = results.record_photo(pet, &added).unwrap();
+        if seed == 2 {
+            let path = format!("/v1/pets/{pet}/photos/{photo}");
+            let deleted = client.send_json(Method::DELETE, &path, &Value::Null, None);
+            results.record_photo_deletion(pet, photo, &deleted.await);
+        }
+    }
     let during = LoadGenerator::start(&client, 8, "meanwhile");
     during
         .until(|results| results.acknowledged.len() >= 100)
@@ -63,12 +76,14 @@ async fn a_backup_taken_under_load_can_be_restored() {
     results.unknown.extend(concurrent.unknown);
     results.unknown.extend(concurrent.acknowledged.into_keys());
     results.assert_durable(&client.pets().await);
+    results.assert_photos(&client).await;
     assert_eq!(client.create("after").await.unwrap().status, 201);
     let db = Connection::open(home.database()).unwrap();
     let mode: String = db
         .pragma_query_value(None, "journal_mode", |row| row.get(0))
         .unwrap();
     assert_eq!(mode, "wal");
+    assert_eq!(find_damage(&db).unwrap(), None);
     service.stop();
 }
 
@@ -232,18 +247,38 @@ fn assert_interrupted(name: &str, code: i32, line: &str, sentence: &str) {
 }
 
 /// A consistent store: an available, a reserved and a sold pet, one with a returned order,
-/// one that was deleted after it was sold, and one without a status.
+/// one that was deleted after it was sold, and one without a status. The first shows two photos,
+/// and a third one was removed from the last.
 const STORE: &str = "
     INSERT INTO pets (name, search_name, search_words, category_id, status) VALUES
         ('A', 'a', 'a', 1, 'available'), ('B', 'b', 'b', 1, 'pending'), ('C', 'c', 'c', 1, 'sold'),
         ('D', 'd', 'd', 2, 'available'), ('E', 'e', 'e', 1, NULL);
-    INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at) VALUES
-        (2, 'placed', 5, 5, NULL), (3, 'completed', 5, 6, 6), (4, 'returned', 5, 8, 7),
-        (1, 'cancelled', 5, 6, NULL), (6, 'completed', 5, 6, 6);
-    INSERT INTO categories VALUES (1, 'Dogs', 'dogs'), (-2, 'Straße', 'strasse');";
+    INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at, returned_at) VALUES
+        (2, 'placed', 5, 5, NULL, NULL), (3, 'completed', 5, 6, 6, NULL),
+        (4, 'returned', 5, 8, 7, 8), (1, 'cancelled', 5, 6, NULL, NULL),
+        (6, 'completed', 5, 6, 6, NULL);
+    INSERT INTO categories VALUES (1, 'Dogs', 'dogs'), (-2, 'Straße', 'strasse');
+    INSERT INTO photos (pet_id, width, height, sha256, thumb_size, full_size, created_at, removed_at)
+    VALUES
+        (1, 4, 3, x'039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81', 1, 2, 5, NULL),
+        (1, 4, 3, x'039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81', 1, 2, 5, NULL),
+        (5, 4, 3, x'039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81', 1, 2, 5, 6);
+    INSERT INTO photo_parts VALUES
+        (1, 'full', 0, x'0102'), (1, 'thumb', 0, x'03'),
+        (2, 'full', 0, x'0102'), (2, 'thumb', 0, x'03'),
+        (3, 'full', 0, x'0102'), (3, 'thumb', 0, x'03');
+    UPDATE pets SET photos =
+        '[{\"id\":2,\"width\":4,\"height\":3,\"digest\":\"A5BYxvLAy0ks\"},
+          {\"id\":1,\"width\":4,\"height\":3,\"digest\":\"A5BYxvLAy0ks\"}]'
+    WHERE id = 1;";
+
+/// Writes binary values as PostgreSQL does.
+fn for_postgres(sql: &str) -> String {
+    sql.replace(" x'", " '\\x")
+}
 
 /// Damage that both databases can have, and what is reported.
-const DAMAGE: [(&str, &str); 26] = [
+const DAMAGE: [(&str, &str); 45] = [
     (
         "UPDATE pets SET status = 'available' WHERE id = 2",
         "open orders whose animal is not pending: 1",
@@ -278,7 +313,40 @@ const DAMAGE: [(&str, &str); 26] = [
     ),
     (
         "UPDATE orders SET completed_at = 9 WHERE id = 3",
-        "orders with a wrong time of completion: 1",
+        "orders with a wrong time of completion: 1\n\
+         orders with a wrong time of return: 1",
+    ),
+    (
+        "UPDATE orders SET returned_at = NULL WHERE id = 3",
+        "orders with a wrong time of return: 1",
+    ),
+    (
+        "UPDATE orders SET returned_at = 6 WHERE id IN (2, 3)",
+        "orders with a wrong time of return: 2",
+    ),
+    (
+        "UPDATE orders SET returned_at = 9 WHERE id = 3",
+        "orders with a wrong time of return: 1",
+    ),
+    (
+        "UPDATE orders SET completed_by = 1 WHERE id = 1; UPDATE orders SET category_id = 1 WHERE id = 4",
+        "orders that record a sale but were not completed: 2",
+    ),
+    (
+        "INSERT INTO settings (id, currency) VALUES (1, 'ZZZ')",
+        "settings with an unknown currency: 1",
+    ),
+    (
+        "INSERT INTO deleted_pets (id, deleted_at, name, category_id) VALUES (8, 1, 'X', 1);
+         INSERT INTO events (at, type, resource_id, data) VALUES (2, 'pet.deleted', 9, '{}')",
+        "deleted animals that the register does not have: 1",
+    ),
+    // All of the register is lost. The undo of a creation leaves none there.
+    (
+        "INSERT INTO events (at, type, resource_id, data, batch_id) VALUES
+             (2, 'pet.deleted', 9, '{}', NULL), (2, 'pet.deleted', 10, '{}', 'stock'),
+             (2, 'pet.deleted', 11, '{}', 'undo-stock')",
+        "deleted animals that the register does not have: 2",
     ),
     (
         "UPDATE pets SET search_name = 'C' WHERE id = 3",
@@ -299,6 +367,57 @@ const DAMAGE: [(&str, &str); 26] = [
     (
         "DELETE FROM pet_words WHERE pet_id = 5",
         "words that a search does not find: 1",
+    ),
+    (
+        "DELETE FROM photo_parts WHERE photo_id = 1 AND kind = 'thumb'",
+        "photos that are damaged or incomplete: 1",
+    ),
+    (
+        "UPDATE photo_parts SET bytes = x'0104' WHERE photo_id IN (1, 3) AND kind = 'full'",
+        "photos that are damaged or incomplete: 2",
+    ),
+    (
+        "UPDATE photo_parts SET part = 1 WHERE photo_id = 2 AND kind = 'full'",
+        "photos that are damaged or incomplete: 1",
+    ),
+    (
+        "INSERT INTO photo_parts VALUES (2, 'thumb', 1, x'04')",
+        "photos that are damaged or incomplete: 1",
+    ),
+    (
+        "UPDATE photos SET full_size = 3 WHERE id > 1",
+        "photos that are damaged or incomplete: 2",
+    ),
+    (
+        "UPDATE pets SET photos = replace(photos, 'A5BY', 'B5BY') WHERE id = 1",
+        "animals that show photos that are not stored: 1",
+    ),
+    (
+        "DELETE FROM photos WHERE id = 2",
+        "animals that show photos that are not stored: 1",
+    ),
+    (
+        "UPDATE photos SET removed_at = 7 WHERE id = 1",
+        "animals that show photos that are not stored: 1",
+    ),
+    (
+        "UPDATE photos SET width = 5 WHERE id = 1",
+        "animals that show photos that are not stored: 1",
+    ),
+    // The photo of another animal, and one that is shown twice.
+    (
+        "UPDATE pets SET photos = '[{\"id\":2,\"width\":4,\"height\":3,\"digest\":\"A5BYxvLAy0ks\"}]' WHERE id = 5",
+        "animals that show photos that are not stored: 1",
+    ),
+    (
+        "UPDATE pets SET photos = '[{\"id\":1,\"width\":4,\"height\":3,\"digest\":\"A5BYxvLAy0ks\"},
+                                  {\"id\":1,\"width\":4,\"height\":3,\"digest\":\"A5BYxvLAy0ks\"}]' WHERE id = 1;
+         DELETE FROM photos WHERE id = 2",
+        "animals that show photos that are not stored: 1",
+    ),
+    (
+        "UPDATE photos SET removed_at = NULL WHERE id = 3",
+        "photos that no animal shows: 1",
     ),
     (
         "UPDATE categories SET folded_name = 'straße' WHERE id = -2",
@@ -343,7 +462,8 @@ const DAMAGE: [(&str, &str); 26] = [
     // The pet was sold twice, and the index that forbids it was dropped.
     (
         "DROP INDEX orders_active_pet_id_key;
-         UPDATE orders SET status = 'completed' WHERE id = 3; UPDATE orders SET pet_id = 3 WHERE id = 3",
+         UPDATE orders SET status = 'completed', returned_at = NULL WHERE id = 3;
+         UPDATE orders SET pet_id = 3 WHERE id = 3",
         "the index orders_active_pet_id_key is missing or changed\n\
          animals with more than one order that is open or completed: 1",
     ),
@@ -368,6 +488,19 @@ fn check_reports_inconsistencies() {
     check(&home, &home.url()).success();
     let only_here = [
         (
+            "INSERT INTO deleted_pets (id, deleted_at, name, category_id, birth_date)
+             VALUES (9, 1, 'X', 1, 'May')",
+            "deleted animals with a malformed date: 1",
+        ),
+        (
+            "UPDATE pets SET birth_date = '2026-8-2' WHERE id = 5;
+             UPDATE pets SET metadata = '[]', photos = '{' WHERE id = 2;
+             UPDATE orders SET price_amount = 1, price_currency = 'euro' WHERE id = 4",
+            "animals with a value that cannot be read: 2 (id 2, 5)\n\
+             orders with a value that cannot be read: 1 (id 4)\n\
+             animals that show photos that are not stored: 1",
+        ),
+        (
             "DROP INDEX pets_search_name_idx; DROP INDEX pets_category_id_idx",
             "the index pets_category_id_idx is missing or changed\n\
              the index pets_search_name_idx is missing or changed",
@@ -390,6 +523,10 @@ fn check_reports_inconsistencies() {
              the table \"notes\" was not created by petstore; drop it\n\
              the trigger \"steal\" was not created by petstore; drop it\n\
              the view \"animals\\u{1b}\" was not created by petstore; drop it",
+        ),
+        (
+            "PRAGMA foreign_keys = OFF; INSERT INTO photo_parts VALUES (9, 'full', 0, x'01')",
+            "parts of no photo: 1",
         ),
         // Nothing else can be checked.
         (
@@ -471,13 +608,19 @@ fn check_reports_inconsistencies_on_postgres() {
     let database = cluster.create_database();
     let home = Home::with_database(cluster.url(&database));
     home.new_key();
-    cluster.psql(&database, STORE);
+    cluster.psql(&database, &for_postgres(STORE));
     check(&home, &home.url()).success();
     let only_here = [
         (
             "DROP TRIGGER count_updated ON orders;
              ALTER TABLE pets DISABLE TRIGGER count_inserted",
             "missing or disabled triggers: 2",
+        ),
+        (
+            "ALTER TABLE deleted_pets DROP CONSTRAINT deleted_pets_birth_date_check;
+             INSERT INTO deleted_pets (id, deleted_at, name, category_id, birth_date)
+             VALUES (9, 1, 'X', 1, 'May')",
+            "deleted animals with a malformed date: 1",
         ),
         (
             "CREATE TRIGGER \"Steal\" AFTER INSERT ON pets
@@ -492,6 +635,12 @@ fn check_reports_inconsistencies_on_postgres() {
             "missing indexes: 3",
         ),
         ("DROP TABLE imports", "missing indexes: 1"),
+        // As if there were no foreign key.
+        (
+            "SET session_replication_role = replica;
+             INSERT INTO photo_parts VALUES (9, 'full', 0, x'01')",
+            "parts of no photo: 1",
+        ),
     ];
     for (damage, reported) in DAMAGE.into_iter().chain(only_here) {
         let create = format!("CREATE DATABASE damaged TEMPLATE {database}");
@@ -500,7 +649,7 @@ fn check_reports_inconsistencies_on_postgres() {
         let damage = if damage.contains("counts") {
             format!("{damage} WHERE shard = 7")
         } else {
-            damage.into()
+            for_postgres(damage)
         };
         cluster.psql("damaged", &damage);
         // PostgreSQL's indexes are only counted.

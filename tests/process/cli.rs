@@ -1,6 +1,6 @@
 //! The command line: help, usage errors, environment variables.
 
-use std::{ffi::OsStr, fs::File, net::TcpListener, os::unix::ffi::OsStrExt};
+use std::{collections::HashMap, ffi::OsStr, fs::File, net::TcpListener, os::unix::ffi::OsStrExt};
 
 use support::{CommandResult, HttpClient};
 
@@ -18,12 +18,63 @@ fn help_names_the_environment_variable_of_each_option() {
         // In Kubernetes, a Service named petstore sets PETSTORE_PORT to a URL.
         for name in names.filter(|name| *name != "port") {
             let name = name.replace('-', "_").to_uppercase();
-            let variable = format!("[env: PETSTORE_{name}");
-            assert!(help.contains(&variable), "{command:?}: {variable}");
+            let own = format!("[env: PETSTORE_{}_{name}", command.join("_").to_uppercase());
+            let variables = [format!("[env: PETSTORE_{name}"), own];
+            let is_named = variables.iter().any(|variable| help.contains(variable));
+            assert!(is_named, "{command:?}: one of {variables:?}");
             options += 1;
         }
     }
     assert!(options >= 12, "only {options} options were found");
+}
+
+/// A variable sets an option with the same kind of value in every command that has it: an operator
+/// sets it once, in the environment of all of them.
+#[test]
+fn a_variable_has_one_meaning() {
+    let mut options: HashMap<String, String> = HashMap::new();
+    for (command, help) in commands(&Home::new()) {
+        for (option, description) in described_options(&help) {
+            let Some((_, variable)) = description.split_once("[env: ") else {
+                continue;
+            };
+            let variable = variable.split(['=', ']']).next().unwrap().to_string();
+            let known = options.entry(variable).or_insert_with(|| option.clone());
+            assert_eq!(option, *known, "{command:?}");
+        }
+    }
+    assert!(options.len() >= 12, "{options:?}");
+}
+
+/// The options of a command with their values and descriptions, such as `--url <URL>`.
+fn described_options(help: &str) -> Vec<(String, String)> {
+    let mut options: Vec<(String, String)> = Vec::new();
+    let (_, rest) = help.split_once("Options:").unwrap_or_default();
+    for line in rest.lines().map(str::trim) {
+        match options.last_mut() {
+            _ if line.starts_with('-') && !line.starts_with("- ") => {
+                let option = line.find("--").map_or(line, |at| &line[at..]);
+                options.push((option.into(), String::new()));
+            }
+            Some((_, description)) => *description += line,
+            None => {}
+        }
+    }
+    options
+}
+
+/// The history of a store is the event log, and laws ask for that of one to three years.
+#[test]
+fn events_are_kept_for_three_years() {
+    let help = Home::new().petstore(&["serve", "--help"]).success().stdout;
+    let options = described_options(&help);
+    let (_, keep) = options
+        .iter()
+        .find(|(name, _)| name == "--keep-events <DURATION>")
+        .unwrap();
+    assert!(keep.contains("[default: 1095d]"), "{keep}");
+    let default = domain::event::EventRetention::default();
+    assert_eq!(default.age.as_hours(), 1095 * 24);
 }
 
 /// All commands with their help.
@@ -329,6 +380,10 @@ fn errors_are_in_words() {
         (
             "keys list --database postgres://till@127.0.0.1:9/shop",
             "cannot use postgres://till@127.0.0.1:9/shop: nothing listens there; start PostgreSQL",
+        ),
+        (
+            "keys list --database postgres://till@db.invalid/shop",
+            "the host is unknown; correct its name",
         ),
         (
             "copy --from no.db --to postgres://till@127.0.0.1:9/shop",

@@ -18,7 +18,10 @@ use serde_json::{Value, json};
 use support::{HttpClient, RequestError, Response, TIMEOUT, eventually};
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::harness::Service;
+use crate::{
+    harness::Service,
+    photos::{PhotoState, add_photo, assert_photo},
+};
 
 /// An HTTP client with an API key.
 #[derive(Clone)]
@@ -98,6 +101,14 @@ impl Client {
         self.http.send(request.body(body.into()).unwrap()).await
     }
 
+    /// Adds a photo to a pet.
+    pub async fn upload(&self, pet: i64, image: Vec<u8>, idempotency_key: &str) -> ResponseResult {
+        let request = self.request(Method::POST, &format!("/v1/pets/{pet}/photos"));
+        let request = request.header("idempotency-key", idempotency_key);
+        let body = Bytes::from(image);
+        self.http.send(request.body(body.into()).unwrap()).await
+    }
+
     /// Opens the event stream, after an event if one is given.
     pub async fn stream(
         &self,
@@ -155,6 +166,8 @@ pub struct WriteResults {
     pub rejected: BTreeSet<String>,
     /// Outcome unknown: another 503, or no response.
     pub unknown: BTreeSet<String>,
+    /// The photos that were acknowledged, by their pet and id.
+    pub photos: BTreeMap<(i64, i64), PhotoState>,
     /// The number of 503 responses.
     pub unavailable: usize,
     /// The number of requests acknowledged since the last 503.
@@ -196,6 +209,36 @@ impl WriteResults {
         }
     }
 
+    /// Records the response to the upload of a photo. Returns its id if it was acknowledged.
+    pub fn record_photo(&mut self, pet: i64, response: &ResponseResult) -> Option<i64> {
+        let response = response.as_ref().ok()?;
+        if response.status != 201 {
+            self.record_unavailable(response);
+            return None;
+        }
+        let id = response.json()["id"].as_i64().unwrap();
+        self.photos.insert((pet, id), PhotoState::Shown);
+        self.consecutive_acks += 1;
+        Some(id)
+    }
+
+    /// Records the response to the deletion of a photo, or of its pet.
+    pub fn record_photo_deletion(&mut self, pet: i64, id: i64, response: &ResponseResult) {
+        let state = match response {
+            Ok(response) if response.status == 204 => PhotoState::Deleted,
+            Ok(response) if self.record_unavailable(response) => return,
+            _ => PhotoState::Unknown,
+        };
+        self.photos.insert((pet, id), state);
+    }
+
+    /// Asserts that every acknowledged photo is served, unless it was deleted.
+    pub async fn assert_photos(&self, client: &Client) {
+        for ((pet, id), state) in &self.photos {
+            assert_photo(client, *pet, *id, *state).await;
+        }
+    }
+
     /// Returns whether the service promises that it changed nothing.
     fn record_unavailable(&mut self, response: &Response) -> bool {
         response.assert_error(503, "unavailable");
@@ -215,6 +258,7 @@ impl WriteResults {
             before + more,
             "a name was acknowledged twice"
         );
+        self.photos.extend(other.photos);
         self.rejected.extend(other.rejected);
         self.unknown.extend(other.unknown);
     }
@@ -242,7 +286,8 @@ impl WriteResults {
 
 /// Closed-loop load generator: each client creates its next pet after the
 /// response to the last one, until it is stopped or the connection fails. With deletions,
-/// it deletes every fourth pet.
+/// it deletes every fourth pet. With photos, every sixth pet gets a photo, and a third of those
+/// photos are deleted again, some of them with their pet.
 pub struct LoadGenerator {
     clients: JoinSet<()>,
     results: Arc<Mutex<WriteResults>>,
@@ -255,6 +300,7 @@ impl LoadGenerator {
         Self::run(client, clients, prefix, false)
     }
 
+    /// Starts clients that delete pets, too, and add and delete photos.
     pub fn with_deletions(client: &Client, clients: usize, prefix: &str) -> Self {
         Self::run(client, clients, prefix, true)
     }
@@ -278,10 +324,28 @@ impl LoadGenerator {
                     if let Ok(created) = &response
                         && created.status == 201
                         && deletes
-                        && count % 4 == 3
                     {
-                        response = client.delete(created.json()["id"].as_i64().unwrap()).await;
-                        results.lock().unwrap().record_deletion(name, &response);
+                        let pet = created.json()["id"].as_i64().unwrap();
+                        let mut photo = None;
+                        if count % 6 == 1 {
+                            response = add_photo(&client, pet, count).await;
+                            photo = results.lock().unwrap().record_photo(pet, &response);
+                        }
+                        if response.is_ok() && count % 4 == 3 {
+                            response = client.delete(pet).await;
+                            let mut results = results.lock().unwrap();
+                            results.record_deletion(name, &response);
+                            if let Some(photo) = photo {
+                                results.record_photo_deletion(pet, photo, &response);
+                            }
+                        } else if let Some(photo) = photo.filter(|_| count % 18 == 13) {
+                            let path = format!("/v1/pets/{pet}/photos/{photo}");
+                            let delete =
+                                client.send_json(Method::DELETE, &path, &Value::Null, None);
+                            response = delete.await;
+                            let mut results = results.lock().unwrap();
+                            results.record_photo_deletion(pet, photo, &response);
+                        }
                     }
                     if response.is_err() || stop.load(Ordering::Relaxed) {
                         break;

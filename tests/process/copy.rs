@@ -1,13 +1,15 @@
 //! `petstore copy`: migrating the data from SQLite to PostgreSQL.
 
+use domain::photo::PART_BYTES;
 use http::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use support::{Cluster, CommandResult};
 
-use crate::{client::Client, harness::Home};
+use crate::{client::Client, harness::Home, photos::add_photo};
 
 const ORDERS: &str = "/v1/store/orders";
+const PHOTOS: &str = "/v1/pets/2/photos";
 
 fn copy(home: &Home, to: &str) -> CommandResult {
     home.petstore(&["copy", "--from", &home.url(), "--to", to])
@@ -32,6 +34,29 @@ async fn copy_preserves_all_data() {
         let created = client.create(&format!("Żółw \"{n}\" 🐢")).await.unwrap();
         assert_eq!(created.status, 201);
     }
+    let mut photos = Vec::new();
+    for seed in 0..3 {
+        let added = add_photo(&client, 2, seed).await;
+        photos.push(added.unwrap().json());
+    }
+    let photo_paths: Vec<_> = photos
+        .iter()
+        .map(|photo| format!("{PHOTOS}/{}", photo["id"]))
+        .collect();
+    let deleted = client.send_json(Method::DELETE, &photo_paths[2], &Value::Null, None);
+    assert_eq!(deleted.await.unwrap().status, 204);
+    let images = async |client: &Client| {
+        let mut images = Vec::new();
+        for path in &photo_paths {
+            for size in ["full", "thumb"] {
+                let response = client.get(&format!("{path}?size={size}")).await;
+                images.push((response.status, response.body));
+            }
+        }
+        images
+    };
+    let images_before = images(&client).await;
+    assert!(images_before[0].1.len() > PART_BYTES);
     // A served database changes during the copy.
     let busy = copy(&home, &there.url());
     busy.assert_fails(1, "in use by another petstore process");
@@ -44,22 +69,34 @@ async fn copy_preserves_all_data() {
     db.execute_batch(
         "INSERT INTO orders (id, pet_id, status, created_at, updated_at, expires_at, completed_at) VALUES (7, 3, 'placed', 1, 2, 4000000000000000, NULL);
          INSERT INTO categories VALUES (-5, 'Dogs', 'dogs');
+         INSERT INTO settings VALUES (1, 'Żółw & Co', 'a\nb', NULL, 'PLN');
          UPDATE orders SET id = 70 WHERE id = 7;
          UPDATE pets SET status = 'pending' WHERE id = 3;
          DELETE FROM pets WHERE id = 1234",
     )
     .unwrap();
+    let count = "SELECT count(*) FROM events";
+    let events: i64 = db.query_row(count, [], |row| row.get(0)).unwrap();
     db.close().unwrap();
 
     let done = copy(&home, &there.url()).success();
-    let output = "Copied 1233 animals, 1 category name, 1 order, 2 API keys and 0 webhooks.";
-    assert!(done.stderr.contains(output), "{done:?}");
+    let output = format!(
+        "Copied 1233 animals, 1 category name, 1 order, 2 API keys, 0 webhooks and {events} events."
+    );
+    assert!(done.stderr.contains(&output), "{done:?}");
 
     let service = there.serve();
     let client = Client::new(&service, &key);
-    // The event log starts after the copy.
-    assert_eq!(cluster.psql(&database, "SELECT count(*) FROM events"), "0");
+    assert_eq!(cluster.psql(&database, count), events.to_string());
     assert_eq!(client.pets().await, before.0[..1233]);
+    assert!(images(&client).await == images_before);
+    // The photo that was removed can still be brought back, and its id is not reused.
+    let all: Vec<_> = photos.iter().map(|photo| &photo["id"]).collect();
+    let all = json!({"ids": all});
+    let restored = client.send_json(Method::PUT, PHOTOS, &all, None);
+    assert_eq!(restored.await.unwrap().json(), json!(photos));
+    let next = add_photo(&client, 2, 3).await.unwrap().json();
+    assert!(next["id"].as_i64() > photos[2]["id"].as_i64(), "{next}");
     let orders = client.get("/v1/store/orders").await.json();
     assert_eq!(
         (&orders[0]["id"], &orders[0]["petId"]),
@@ -68,6 +105,9 @@ async fn copy_preserves_all_data() {
     assert_eq!(orders[0]["expiresAt"], "2096-10-02T07:06:40Z");
     let categories = client.get("/v1/categories").await.json();
     assert_eq!(categories, json!([{"id": -5, "name": "Dogs"}]));
+    let settings = client.get("/v1/store/settings").await.json();
+    let shop = json!({"name": "Żółw & Co", "address": "a\nb", "currency": "PLN"});
+    assert_eq!(settings, shop);
     let pending = client.get("/v1/pets?status=pending").await.json();
     assert_eq!(pending[0]["id"], 3);
     // The order reserves its pet, the inventory is right, and a retry with an
@@ -102,7 +142,7 @@ async fn copy_preserves_all_data() {
     assert_eq!(client.pets().await.len(), 1234);
 }
 
-/// Sales go on after a copy where they were before it.
+/// Sales continue after a copy where they were before it.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn sales_go_on_after_a_copy() {
@@ -132,7 +172,10 @@ async fn sales_go_on_after_a_copy() {
     let mut responses = Vec::new();
     for (n, (name, history)) in histories.iter().enumerate() {
         let n = n + 1;
-        let pet = json!({"name": name, "categoryId": 0, "status": "available"});
+        let pet = json!({
+            "name": name, "categoryId": 0, "status": "available", "acquiredOn": "2026-02-28",
+            "source": {"name": "Hodowla"}, "price": {"amount": 100, "currency": "PLN"},
+        });
         let created = send(&client, Method::POST, "/v1/pets", pet, None).await;
         assert_eq!(created.json()["id"], n);
         let place = json!({"petId": n});
@@ -149,7 +192,27 @@ async fn sales_go_on_after_a_copy() {
     }
     let deleted = send(&client, Method::DELETE, "/v1/pets/5", Value::Null, None).await;
     assert_eq!(deleted.status, 204, "{deleted:?}");
+    let batch = json!({"changes": [
+        {"create": {"name": "Rex", "categoryId": 3}},
+        {"id": 3, "update": {"notes": "by a batch"}},
+    ]});
+    let changed = send(&client, Method::POST, "/v1/pets/batch", batch, None).await;
+    let batch = changed.json()["batchId"].as_str().unwrap().to_string();
+    let settings = json!({"name": "Zoo Żółw"});
+    let set = send(&client, Method::PATCH, "/v1/store/settings", settings, None).await;
+    assert_eq!(set.status, 200, "{set:?}");
+    let today = jiff::Timestamp::now().to_string()[..10].to_string();
+    let sold = format!("from=2026-01-01&to={today}");
+    let sold_register = format!("/v1/store/register?entry=sold&{sold}");
+    let sales = format!("/v1/store/sales?by=category&{sold}");
     let lists = [
+        "/v1/events?limit=1000",
+        "/v1/events?subject=pets/5&sort=desc",
+        "/v1/events?subject=orders/2",
+        "/v1/store/register?entry=acquired&from=2026-02-01&to=2026-02-28",
+        &sold_register,
+        &sales,
+        "/v1/store/settings",
         "/v1/categories",
         ORDERS,
         "/v1/store/orders?status=returned",
@@ -160,22 +223,50 @@ async fn sales_go_on_after_a_copy() {
     let read = async |client: &Client| {
         let mut read = Vec::new();
         for list in lists {
-            read.push(client.get(list).await.json());
+            let mut list = client.get(list).await.json();
+            // The copy is a store of its own.
+            for item in list.as_array_mut().into_iter().flatten() {
+                if item.get("specversion").is_some() {
+                    item.as_object_mut().unwrap().remove("source");
+                }
+            }
+            read.push(list);
         }
         read
     };
     let before = read(&client).await;
-    assert_eq!(before[4].as_array().unwrap().len(), 3, "{}", before[4]);
+    for (list, length) in [(1, 4), (2, 3), (3, 5), (4, 3), (11, 3)] {
+        let list = &before[list];
+        assert_eq!(list.as_array().unwrap().len(), length, "{list}");
+    }
+    let position = before[0].as_array().unwrap().last().unwrap()["id"].clone();
+    let later = format!("/v1/events?after={}", position.as_str().unwrap());
     service.stop();
 
     let copied = copy(&home, &there.url()).success();
-    let output = "Copied 4 animals, 3 category names, 5 orders, 1 API key and 0 webhooks.";
+    let output = "Copied 5 animals, 3 category names, 5 orders, 1 API key, 0 webhooks and ";
     assert!(copied.stderr.contains(output), "{copied:?}");
     let check = ["check", "--database", &there.url()];
     there.petstore(&check).success();
     let service = there.serve();
     let client = Client::new(&service, &key);
     assert_eq!(read(&client).await, before);
+    // A client continues where it was, and no event takes the number of another.
+    assert_eq!(client.get(&later).await.json(), json!([]));
+    let undo = format!("/v1/pets/batch/{batch}/undo");
+    let undone = send(&client, Method::POST, &undo, Value::Null, None).await;
+    assert_eq!(undone.status, 200, "{undone:?}");
+    let undone = client.get(&later).await.json();
+    let types = undone
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| &event["type"]);
+    let expected = [json!("pet.updated"), json!("pet.deleted")];
+    assert_eq!(
+        types.collect::<Vec<_>>(),
+        expected.iter().collect::<Vec<_>>()
+    );
     let expect = async |method, path: &str, body, expected| {
         let response = send(&client, method, path, body, None).await;
         let body = response.json();

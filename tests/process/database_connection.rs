@@ -55,7 +55,9 @@ fn sslmode_verify_full_verifies_the_certificate() {
         url("localhost", "sslrootcert=system".into()),
         url("localhost", "sslrootcert=system&sslmode=verify-full".into()),
     ] {
-        create(bad).assert_fails(1, "certificate");
+        let failed = create(bad);
+        failed.assert_fails(1, "certificate");
+        assert!(failed.stderr.contains("TLS failed"), "{failed:?}");
     }
 }
 
@@ -178,6 +180,7 @@ fn the_password_can_come_from_a_file() {
     write_password(&file, "a/secret", 0o644);
     let created = create().success();
     assert!(created.stderr.contains("chmod 600"), "{created:?}");
+    list_keys(&home, &url).assert_fails(1, "the server wants a password");
     write_password(&file, "wrong", 0o600);
     let failed = create();
     failed.assert_fails(1, "password authentication failed");

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, os::unix::fs::MetadataExt};
 
+use serde_json::Value;
+
 use crate::{
     client::Client,
     harness::{Home, PETSTORE, Service},
@@ -48,6 +50,22 @@ async fn the_demo_has_believable_data() {
     assert!(orders.iter().eq(all), "{orders:?}");
     assert!(values("/v1/categories", "name").await.len() >= 5);
     assert!(values("/v1/pets?limit=100", "name").await.len() > 30);
+    let animals = client.get("/v1/pets?limit=100").await.json();
+    let animals = animals.as_array().unwrap();
+    assert_details(animals);
+    let ids: Vec<_> = animals.iter().map(|animal| &animal["id"]).collect();
+    let orders = client.get("/v1/store/orders?limit=100").await.json();
+    let completed = orders.as_array().unwrap().iter();
+    let mut completed = completed
+        .filter(|order| order["status"] == "completed")
+        .peekable();
+    assert!(completed.peek().is_some());
+    for order in completed {
+        assert!(ids.contains(&&order["petId"]), "{order}");
+        for member in ["buyer", "price", "reference"] {
+            assert!(!order[member].is_null(), "{order}");
+        }
+    }
     let types = values("/v1/events?limit=1000", "type").await;
     assert!(types.len() >= 6, "{types:?}");
 
@@ -58,6 +76,41 @@ async fn the_demo_has_believable_data() {
     assert_eq!(service.event("shutting down")["signal"], "SIGHUP");
     assert!(service.wait().success(), "{}", service.output());
     assert_eq!(std::fs::read_dir(home.dir()).unwrap().count(), 0);
+}
+
+/// Animals of a category of the sample have what a shop records.
+fn assert_details(animals: &[Value]) {
+    let mut chips = BTreeSet::new();
+    for animal in animals {
+        for member in ["breed", "sex", "color", "price", "source", "location"] {
+            assert!(!animal[member].is_null(), "{member}: {animal}");
+        }
+        let [born, acquired] = ["birthDate", "acquiredOn"].map(|it| animal[it].as_str().unwrap());
+        assert!(born < acquired, "{animal}");
+        if let Some(chip) = animal["microchip"].as_str() {
+            assert!(chips.insert(chip), "{animal}");
+        }
+    }
+    assert!(chips.len() > animals.len() / 4, "{chips:?}");
+    for member in ["description", "notes"] {
+        assert!(
+            animals.iter().any(|animal| !animal[member].is_null()),
+            "{member}"
+        );
+    }
+}
+
+#[test]
+fn seeded_animals_have_details() {
+    let home = Home::new();
+    home.petstore(&["seed", "200"]).success();
+    let exported = home.petstore(&["export"]).success().stdout;
+    let lines = exported.lines();
+    let animals: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(animals.len(), 200);
+    assert_details(&animals);
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn stores_that_cannot_be_used_are_problems_and_never_created() {
     let problem = lines(&report, "problem")[0];
     assert!(problem.contains(" at ./no.db;"), "{report:?}");
     assert_eq!(problem.matches("--database").count(), 1, "{report:?}");
-    // The other checks go on.
+    // The other checks are run.
     let report = home.petstore(&["doctor", "--port", "1", "--database", "mysql://u:secret@db"]);
     let problem = lines(&report, "problem")[0];
     assert!(

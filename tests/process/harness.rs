@@ -112,8 +112,8 @@ impl Home {
         CommandResult::of(command.args(["--database", &self.url()]))
     }
 
-    /// Creates an API key with the default scopes and returns its secret. Creates the store first, if
-    /// there is none.
+    /// Creates an API key with the default scopes and returns its secret. Creates the store first,
+    /// if there is none.
     pub fn new_key(&self) -> String {
         let created = self.keys(&["create", "test"]);
         if created.stderr.contains("start `petstore serve`") {

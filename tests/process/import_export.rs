@@ -128,7 +128,7 @@ fn invalid_lines_are_reported_and_nothing_is_imported() {
         .lines()
         .filter(|line| line.contains(", line "))
         .collect();
-    assert_eq!(reported.len(), 100);
+    assert_eq!(reported.len(), 6);
     assert_eq!(
         reported[0],
         "animals.csv, line 3: name: required; must be a string"
@@ -149,7 +149,18 @@ fn invalid_lines_are_reported_and_nothing_is_imported() {
         "{}",
         reported[3]
     );
-    assert!(rejected.stderr.contains("… and 53 more"), "{rejected:?}");
+    let rest = "… and 147 more with the problem of line 7\n";
+    assert!(rejected.stderr.contains(rest), "{rejected:?}");
+    // Different problems are reported up to a limit.
+    let different = (0..120).map(|number| format!("Tom,x{number},\nTom,x{number},\n"));
+    let different = table.clone() + &different.collect::<String>();
+    fs::write(home.path("different.csv"), different).unwrap();
+    let different = run(&home, &["import", "different.csv"]);
+    different.assert_fails(1, "because 393 lines are invalid");
+    let count = different.stderr.matches(", line ").count();
+    assert_eq!(count, 100, "{different:?}");
+    let rest = format!("{rest}… and 146 more\n");
+    assert!(different.stderr.contains(&rest), "{different:?}");
     assert_eq!(exported(&home), "");
 
     let skipped = run(&home, &["import", "animals.csv", "--skip-invalid"]).success();
@@ -355,7 +366,7 @@ async fn categories_are_imported_by_name(home: &Home) {
     let unknown = |line, name| {
         format!(
             "unknown.{line}: category: no category is named \"{name}\"; \
-             name it first, or add its number"
+             to create it, use --create-categories"
         )
     };
     let lines = |rejected: &CommandResult| -> Vec<String> {
@@ -460,7 +471,7 @@ async fn category_names_are_exported(home: &Home, other: &Home) {
          3,'-3,3,Dogs,\n\
          4,'-4,4,Straße,\n\
          5,'-5,5,'=SUM(A1);'+1,\n\
-         6,'-6,6, Σίσυφος ,\n\
+         6,'-6,6,' Σίσυφος ,\n\
          7,'-7,7,\"Cats, \"\"small\"\"\",\n\
          8,'-99,99,,\n"
     );

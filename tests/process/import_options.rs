@@ -147,17 +147,15 @@ fn an_import_continues_or_restarts() {
     let animals = "{\"name\":\"Rex\",\"categoryId\":3}\n".repeat(3);
     fs::write(home.path("animals.jsonl"), &animals).unwrap();
     run(&home, &["import", "animals.jsonl"]).success();
-    let digest = Sha256::new()
-        .chain_update([1])
-        .chain_update(&animals)
-        .finalize();
+    let digest = Sha256::digest(&animals);
     let run_sql = |sql: &str| {
         let db = Connection::open(home.database()).unwrap();
         db.execute_batch(sql).unwrap();
     };
     let interrupt = || {
         let db = Connection::open(home.database()).unwrap();
-        let replace = "INSERT OR REPLACE INTO imports VALUES (?1, 2, 2, 0, NULL)";
+        let replace =
+            "INSERT OR REPLACE INTO imports VALUES (?1, 'run', 0, NULL, 2, 2, 0, 0, NULL, NULL, 0)";
         assert_eq!(db.execute(replace, [digest.as_slice()]).unwrap(), 1);
     };
     let count = || exported(&home).lines().count();
@@ -290,7 +288,21 @@ fn files_that_other_programs_wrote_are_explained() {
     let utf16: Vec<u8> = ANIMALS.encode_utf16().flat_map(u16::to_le_bytes).collect();
     for (name, content, reason) in [
         ("u.jsonl", &utf16[..], "the file is encoded in UTF-16"),
-        ("u.csv", b"\0n\0a", "the file is encoded in UTF-16"),
+        (
+            "odd.csv",
+            b"n\0a\0m",
+            "the file is not text, as it has NUL characters",
+        ),
+        (
+            "u.csv",
+            b"\0n\0a",
+            "one of the first rows must name the columns: no name column, found \"na\" in line 1",
+        ),
+        (
+            "nul.csv",
+            b"name\0,category\n",
+            "the file is not text, as it has NUL characters",
+        ),
         (
             "latin.jsonl",
             b"\n{\"name\":\"B\xe4r\"}\n",
@@ -419,14 +431,27 @@ async fn orders_are_exported(home: &Home) {
     let service = Service::start(serve.args(["--reserve-for", "1h"]));
     let client = Client::new(&service, &key);
     let mut orders = String::new();
-    for name in ["=1+1", "Rex"] {
+    for (name, transition) in [("=1+1", None), ("Rex", Some("complete"))] {
         let pet = json!({"name": name, "categoryId": 1, "status": "available"});
         let pet = client.send_json(Method::POST, "/v1/pets", &pet, None);
         let body = json!({"petId": pet.await.unwrap().json()["id"]});
         let order = client.send_json(Method::POST, "/v1/store/orders", &body, None);
         let order = order.await.unwrap();
         assert_eq!(order.status, 201, "{order:?}");
-        let get = |name: &str| order.json()[name].to_string().replace('"', "");
+        let mut order = order.json();
+        if let Some(transition) = transition {
+            let path = format!("/v1/store/orders/{}/{transition}", order["id"]);
+            let body = json!({});
+            let changed = client.send_json(Method::POST, &path, &body, None);
+            order = changed.await.unwrap().json();
+            assert!(order["completedAt"].is_string(), "{order}");
+        }
+        let get = |name: &str| {
+            order[name].as_str().map_or_else(
+                || order.get(name).map_or(String::new(), Value::to_string),
+                String::from,
+            )
+        };
         let columns = [
             "id",
             "petId",
@@ -434,6 +459,7 @@ async fn orders_are_exported(home: &Home) {
             "createdAt",
             "updatedAt",
             "expiresAt",
+            "completedAt",
         ];
         orders += &format!("{}\n", columns.map(get).join(","));
     }
@@ -443,7 +469,7 @@ async fn orders_are_exported(home: &Home) {
         "{exported:?}"
     );
     let csv = fs::read_to_string(home.path("orders.csv")).unwrap();
-    let header = "id,petId,status,createdAt,updatedAt,expiresAt\n";
+    let header = "id,petId,status,createdAt,updatedAt,expiresAt,completedAt\n";
     assert_eq!(csv, format!("{header}{orders}"));
     let jsonl = run(home, &["export", "--orders"]).success().stdout;
     let listed = client.get("/v1/store/orders").await.json();

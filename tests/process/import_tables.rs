@@ -222,3 +222,46 @@ fn files_that_are_no_tables_are_refused() {
         "the file is not a workbook (.xlsx) but text; add --format csv",
     );
 }
+
+/// Prices without a currency are in the chosen one, or that of the shop.
+#[test]
+fn prices_without_a_currency_are_read() {
+    let home = prepare("commas.csv");
+    let table = "Name,Art,Preis\nA,Dogs,\"1.450\"\nB,Dogs,\"12,50\"\nC,Dogs,5 US$\nD,Dogs,\n";
+    fs::write(home.path("prices.csv"), table).unwrap();
+    let refused = run(&home, &["import", "prices.csv"]);
+    refused.assert_fails(1, "because 2 lines are invalid");
+    let reason = "prices.csv, line 2: currency: required for a price; say which one with \
+                  --currency, such as --currency EUR, or set the currency of the shop";
+    assert!(refused.stderr.contains(reason), "{refused:?}");
+    let import = |options: &[&str]| {
+        let arguments = [&["import", "prices.csv"], options].concat();
+        run(&home, &arguments).success().stderr
+    };
+    let note = |code: &str| {
+        format!("Prices without a currency are in {code}; to choose another one, use --currency.\n")
+    };
+    assert!(import(&["--currency", "eur"]).starts_with(&note("EUR")));
+    let db = rusqlite::Connection::open(home.database()).unwrap();
+    db.execute_batch("INSERT INTO settings (id, currency) VALUES (1, 'CHF')")
+        .unwrap();
+    drop(db);
+    assert!(import(&["--restart"]).starts_with(&note("CHF")));
+    assert!(import(&["--restart", "--currency=EUR"]).starts_with(&note("EUR")));
+    let price = |amount: i64, currency: &str| json!({"amount": amount, "currency": currency});
+    let exported = exported(&home);
+    let pets = exported.lines().skip(2);
+    let prices = pets.map(|line| serde_json::from_str::<Value>(line).unwrap()["price"].clone());
+    let expected = ["EUR", "CHF", "EUR"].into_iter().flat_map(|code| {
+        let dollars = price(500, "USD");
+        [
+            price(145_000, code),
+            price(1250, code),
+            dollars,
+            Value::Null,
+        ]
+    });
+    assert_eq!(prices.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    let invalid = run(&home, &["import", "prices.csv", "--currency=Taler"]);
+    invalid.assert_fails(2, "must be the code of a currency");
+}

@@ -12,9 +12,11 @@ use std::{
     process::{Child, ChildStderr, Command},
 };
 
+use http::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Cluster, CommandResult, eventually, signal, wait_for};
+use sha2::{Digest, Sha256};
+use support::{Cluster, CommandResult, Response, eventually, signal, wait_for};
 
 use crate::{
     client::{Client, LoadGenerator},
@@ -26,6 +28,8 @@ use crate::{
 const FEW: usize = 1_200;
 /// Enough for an import to be interrupted three times in the middle.
 const MANY: usize = 40_000;
+/// Enough for an import to be interrupted once.
+const SOME: usize = 10_000;
 
 const CHUNK: i64 = 500;
 
@@ -322,6 +326,207 @@ async fn interrupted_imports_continue_on_postgres() {
     assert_eq!(cluster.psql(&database, &UNLOGGED), "0");
 }
 
+async fn post(client: &Client, path: &str, body: &Value) -> Response {
+    let sent = client.send_json(Method::POST, path, body, None).await;
+    sent.unwrap()
+}
+
+/// Undoes a batch over the API, to its end.
+async fn undo_over_the_api(client: &Client, batch: &str) {
+    let path = format!("/v1/pets/batch/{batch}/undo");
+    let mut body = json!({});
+    loop {
+        let undone = post(client, &path, &body).await;
+        assert_eq!(undone.status, 200, "{}", undone.text());
+        match undone.json().get("next") {
+            Some(next) => body = json!({"cursor": next}),
+            None => return,
+        }
+    }
+}
+
+/// The batch of the newest event.
+async fn newest_batch(client: &Client) -> String {
+    let newest = client.get("/v1/events?sort=desc&limit=1").await.json();
+    newest[0]["batchid"].as_str().unwrap().into()
+}
+
+/// The import of a file, as the API has it.
+async fn import_of(home: &Home, client: &Client, file: &str) -> Value {
+    let hash = Sha256::digest(fs::read(home.path(file)).unwrap());
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    client.get(&format!("/v1/imports?file={hash}")).await.json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_that_fails_says_how_far_it_is() {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    write_animals(&home, "many.csv", MANY);
+    run(&home, &["import", "many.csv"]).success();
+    let batch = newest_batch(&client).await;
+    let undo = BackgroundCommand::start(command(&home, &["import", "--undo", &batch]));
+    let all = MANY as i64;
+    eventually("the undo to begin", async || total(&client).await < all).await;
+    service.kill();
+    let undo = undo.finished().await;
+    undo.assert_fails(1, "the service ended without a reply; ");
+    undo.assert_fails(
+        1,
+        " undone so far; run the same command again to undo the rest",
+    );
+    assert_ne!(stored(&home), 0);
+    run(&home, &["import", "--undo", &batch]).success();
+    assert_eq!(stored(&home), 0);
+}
+
+/// An import that was interrupted and undone over the API starts from the first animal again.
+async fn an_undone_import_starts_anew(home: &Home) {
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    write_animals(home, "many.csv", SOME);
+    let interrupted = BackgroundCommand::start_import(home, &client).await;
+    interrupted.signal("TERM");
+    interrupted
+        .finished()
+        .await
+        .assert_fails(143, "to import the rest");
+    let batch = newest_batch(&client).await;
+    let import = import_of(home, &client, "many.csv").await;
+    assert_eq!(
+        (&import[0]["state"], &import[0]["batchId"]),
+        (&json!("started"), &json!(batch))
+    );
+    assert_eq!(import[0]["added"], total(&client).await);
+
+    // A part of it was undone: neither the rest nor everything may be imported now.
+    let path = format!("/v1/pets/batch/{batch}/undo");
+    let part = post(&client, &path, &json!({})).await;
+    if part.json().get("next").is_some() {
+        let refused = run(home, &["import", "many.csv"]);
+        refused.assert_fails(
+            1,
+            "was undone in part; undo the rest first: petstore import --undo",
+        );
+    }
+    undo_over_the_api(&client, &batch).await;
+    assert_eq!(total(&client).await, 0);
+    let imported = run(home, &["import", "many.csv"]).success();
+    assert!(!imported.stderr.contains("Continuing"), "{imported:?}");
+    assert!(
+        imported.stderr.contains("Imported 10000 animals."),
+        "{imported:?}"
+    );
+    assert_imported_once(home, "many.csv", SOME);
+
+    // The same for one that was complete.
+    undo_over_the_api(&client, &newest_batch(&client).await).await;
+    assert_eq!(total(&client).await, 0);
+    let import = import_of(home, &client, "many.csv").await;
+    assert_eq!(import[0]["state"], "undone");
+    let imported = run(home, &["import", "many.csv"]).success();
+    assert!(
+        imported.stderr.contains("Imported 10000 animals."),
+        "{imported:?}"
+    );
+    assert_imported_once(home, "many.csv", SOME);
+    run(home, &["check"]).success();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undone_import_starts_anew_on_sqlite() {
+    an_undone_import_starts_anew(&Home::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn an_undone_import_starts_anew_on_postgres() {
+    let cluster = Cluster::start();
+    let home = Home::with_database(cluster.url(&cluster.create_database()));
+    an_undone_import_starts_anew(&home).await;
+}
+
+/// An import that is undone while it runs is stopped, and nothing of it is left.
+async fn a_running_import_is_undone(home: &Home) {
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    write_animals(home, "many.csv", SOME);
+    let import = BackgroundCommand::start_import(home, &client).await;
+    let batch = newest_batch(&client).await;
+    let undone = run(home, &["import", "--undo", &batch]).success();
+    assert!(undone.stderr.contains("; kept: 0 animals."), "{undone:?}");
+    let stopped = import.finished().await;
+    stopped.assert_fails(
+        1,
+        "the import was undone while it was running, so it has stopped",
+    );
+    assert_eq!(total(&client).await, 0);
+    let imported = run(home, &["import", "many.csv"]).success();
+    assert!(
+        imported.stderr.contains("Imported 10000 animals."),
+        "{imported:?}"
+    );
+    assert_imported_once(home, "many.csv", SOME);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_import_is_undone_on_sqlite() {
+    a_running_import_is_undone(&Home::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_running_import_is_undone_on_postgres() {
+    let cluster = Cluster::start();
+    let home = Home::with_database(cluster.url(&cluster.create_database()));
+    a_running_import_is_undone(&home).await;
+}
+
+/// A file that was imported over the API, as the console does it, is known to the command, and the
+/// other way round.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_recognised_however_it_was_imported() {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    write_animals(&home, "few.csv", 2);
+    run(&home, &["import", "few.csv"]).success();
+    let import = import_of(&home, &client, "few.csv").await;
+    assert_eq!(
+        (&import[0]["state"], &import[0]["added"], &import[0]["done"]),
+        (&json!("finished"), &json!(2), &json!(2))
+    );
+    let file = import[0]["file"].clone();
+    run(&home, &["import", "--undo", &newest_batch(&client).await]).success();
+    let send = async |row: i64| {
+        let import = json!({"file": file, "row": row, "rows": 2});
+        let create = json!({"create": {"name": format!("few.csv {row}"), "categoryId": 1}});
+        let body = json!({"batchId": "console", "import": import, "changes": [create]});
+        let sent = post(&client, "/v1/pets/batch", &body).await;
+        assert_eq!(sent.status, 200, "{}", sent.text());
+    };
+    send(0).await;
+    let refused = run(&home, &["import", "few.csv"]);
+    let reason = "is being imported over the API, or such an import was interrupted after 1 new \
+                  animal and 0 changes; continue it there";
+    refused.assert_fails(1, reason);
+    send(1).await;
+    let repeated = run(&home, &["import", "few.csv"]).success();
+    assert!(
+        repeated.stderr.contains("was already imported at"),
+        "{repeated:?}"
+    );
+    assert!(repeated.stderr.contains("--undo console"), "{repeated:?}");
+    assert_imported_once(&home, "few.csv", 2);
+    run(&home, &["import", "few.csv", "--restart"]).success();
+    assert_eq!(total(&client).await, 4);
+}
+
 /// The socket is for the owner, replaces that of a killed service, and is gone after a
 /// shutdown. A long path makes no difference.
 #[test]
@@ -448,7 +653,8 @@ async fn invalid_chunks_are_refused() {
         replies
     };
     let request = |from: i64, to: i64, pets: Value, categories: Value, is_last: bool| {
-        let chunk = json!({"id": vec![7; 32], "from": from, "to": to, "pets": pets,
+        let run = json!({"batchId": "run", "lastKnownId": 0});
+        let chunk = json!({"id": vec![7; 32], "run": run, "from": from, "to": to, "pets": pets,
                            "updates": [], "categories": categories, "isLast": is_last});
         format!("{}\n", json!({ "import": chunk }))
     };
@@ -471,7 +677,12 @@ async fn invalid_chunks_are_refused() {
             "must be a JSON object",
         ),
         (
-            chunk(0, 1, json!([]), json!([{"id": 1, "name": ""}])),
+            chunk(
+                0,
+                1,
+                json!([]),
+                json!([{"id": 1, "name": "", "isNew": true}]),
+            ),
             "1 to 100 characters",
         ),
         (
@@ -495,15 +706,19 @@ async fn invalid_chunks_are_refused() {
     }
     // Not where the import is.
     let pets = json!([pet]);
-    let outdated = "{\"rejected\":\"outdated\"}\n";
+    let outdated = "{\"stopped\":\"replaced\"}\n";
+    let imported = |last_event: i64| {
+        let written = json!({"lastEvent": last_event, "rejected": []});
+        format!("{}\n", json!({ "imported": written }))
+    };
     assert_eq!(send(&chunk(1, 2, pets.clone(), json!([]))), outdated);
     assert_eq!((total(&client).await, newest_id(&client).await), (0, 0));
     let first = chunk(0, 1, pets.clone(), json!([]));
     // The number of the event before it: the key was created.
-    assert_eq!(send(&first), "{\"imported\":1}\n");
+    assert_eq!(send(&first), imported(1));
     assert_eq!(send(&first), outdated);
     let last = request(1, 2, pets.clone(), json!([]), true);
-    assert_eq!(send(&last), "{\"imported\":2}\n");
+    assert_eq!(send(&last), imported(2));
     assert_eq!(send(&last), outdated);
     // It is finished.
     assert_eq!(send(&chunk(2, 3, pets, json!([]))), outdated);

@@ -41,7 +41,7 @@ const COUNTED: [&str; 7] = [
     "petstore_store::sqlite::pets::<impl petstore_store::sqlite::Sqlite>::pet_list::{{closure}}::{{closure}}",
     WRITE,
 ];
-const WRITE: &str = "petstore_store::sqlite::writer::WriterThread::process_batch";
+const WRITE: &str = "petstore_store::sqlite::writer::WriterThread::process";
 
 /// Requests in a series.
 const REQUESTS: usize = 10;

@@ -390,10 +390,10 @@ async fn usage_is_recorded_while_another_api_key_is_locked() {
     wait_for("the use of the key", || (calls(0) == "1").then_some(()));
 }
 
-/// A command whose batch always ends in a deadlock fails alone.
+/// A command whose commit group always ends in a deadlock fails alone.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_deadlock_fails_no_other_command_of_its_batch() {
+async fn a_deadlock_fails_no_other_command_of_its_group() {
     let deployment = Deployment::start(1);
     let client = deployment.client(0);
     deployment.sql(

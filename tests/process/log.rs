@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use serde_json::Value;
+use http::Method;
+use serde_json::{Value, json};
 use support::{RawConnection, eventually};
 
 use crate::{
@@ -138,6 +139,39 @@ async fn secrets_are_redacted_and_log_injection_fails() {
         assert!(!output.contains(part), "{output}");
     }
     assert!(output.contains("/v1/pets/psk_…"), "{output}");
+}
+
+#[tokio::test]
+async fn changes_of_the_settings_are_audited_without_their_values() {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let patch = async |body: Value| {
+        let path = "/v1/store/settings";
+        let response = client.send_json(Method::PATCH, path, &body, None).await;
+        assert_eq!(response.unwrap().status, 200);
+    };
+    patch(json!({"name": "Secret Paws", "currency": "EUR"})).await;
+    let event = service.event("settings changed");
+    assert_eq!(
+        (&event["audit"], &event["api_key_id"], &event["members"]),
+        (&true.into(), &1.into(), &"name currency".into())
+    );
+    // What stays as it is was not changed.
+    patch(json!({"name": "Secret Paws"})).await;
+    patch(json!({"name": "Secret Paws", "currency": null})).await;
+    let is_second = |event: &&Value| event["members"] == "currency";
+    eventually("the second event", async || {
+        service.events().iter().any(|event| is_second(&event))
+    })
+    .await;
+    let events = service.events();
+    let changed = events
+        .iter()
+        .filter(|event| event["message"] == "settings changed");
+    assert_eq!(changed.count(), 2, "{events:?}");
+    assert!(!format!("{events:?}").contains("Secret"), "{events:?}");
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use tokio_postgres::NoTls;
 use crate::{
     client::{Client, LoadGenerator, Pet, WriteResults},
     harness::{Home, PETSTORE, Service},
+    photos::add_photo,
 };
 
 /// Replicas on one database, and an API key for them.
@@ -81,6 +82,42 @@ fn replicas_start_concurrently_on_an_empty_database() {
             start.join().unwrap().stop();
         }
     });
+}
+
+/// A photo that is added, removed or brought back at one replica is so at the other, which may have
+/// its thumbnail in the cache.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn replicas_share_photos() {
+    let deployment = Deployment::start(2);
+    let [one, other] = [0, 1].map(|replica| deployment.client(replica));
+    let pet = one.create("Rex").await.unwrap().json()["id"]
+        .as_i64()
+        .unwrap();
+    let added = add_photo(&one, pet, 1).await.unwrap().json();
+    let photos = format!("/v1/pets/{pet}/photos");
+    let photo = format!("{photos}/{}", added["id"]);
+    let sizes = ["full", "thumb"].map(|size| format!("{photo}?size={size}"));
+    for size in &sizes {
+        let image = one.get(size).await;
+        assert_eq!(image.status, 200);
+        assert!(other.get(size).await.body == image.body, "{size}");
+    }
+    let is_shown = async |client: &Client, status: u16| {
+        for path in &sizes {
+            let has_status = async || client.get(path).await.status == status;
+            eventually("the other replica knows of the change", has_status).await;
+        }
+    };
+    let deleted = one.send_json(Method::DELETE, &photo, &Value::Null, None);
+    assert_eq!(deleted.await.unwrap().status, 204);
+    is_shown(&other, 404).await;
+    let ids = json!({"ids": [added["id"]]});
+    let restored = other.send_json(Method::PUT, &photos, &ids, None);
+    assert_eq!(restored.await.unwrap().json(), json!([added]));
+    is_shown(&one, 200).await;
+    let check = ["check", "--database", &deployment.home.url()];
+    deployment.home.petstore(&check).success();
 }
 
 /// Under load a replica is killed and restarted, and the database crashes and

@@ -1,4 +1,4 @@
-//! A replica that is stopped inside a batch keeps its rows locked only until the server ends
+//! A replica that is stopped inside a commit group keeps its rows locked only until the server ends
 //! its session, which is sooner than other replicas give up on them.
 
 use std::{
@@ -68,16 +68,16 @@ impl Shop {
     }
 }
 
-/// Stops a replica, at random moments until it is inside a batch: then one of its sessions is
-/// in a transaction, and the server waits for the next statement.
-async fn stop_inside_a_batch(
+/// Stops a replica, at random moments until it is inside a commit group: then one of its sessions
+/// is in a transaction, and the server waits for the next statement.
+async fn stop_inside_a_commit_group(
     deployment: &Deployment,
     replica: usize,
     session: &tokio_postgres::Client,
     random: &mut StdRng,
 ) {
     let service = &deployment.services[replica];
-    eventually("the replica to stop inside a batch", async || {
+    eventually("the replica to stop inside a commit group", async || {
         sleep(Duration::from_micros(random.random_range(0..20_000))).await;
         service.signal("STOP");
         // Other replicas are idle.
@@ -96,7 +96,7 @@ async fn stop_inside_a_batch(
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_replica_that_is_stopped_inside_a_batch_fails_no_request_of_another() {
+async fn a_replica_that_is_stopped_inside_a_commit_group_fails_no_request_of_another() {
     let random = &mut random("stopped replica");
     let deployment = Deployment::start(2);
     let url = deployment.cluster.url(&deployment.database);
@@ -130,7 +130,7 @@ async fn a_replica_that_is_stopped_inside_a_batch_fails_no_request_of_another() 
                 }
             });
         }
-        stop_inside_a_batch(&deployment, 0, &session, random).await;
+        stop_inside_a_commit_group(&deployment, 0, &session, random).await;
 
         let renamed = join_all(pets.iter().map(async |pet| {
             let path = format!("/v1/pets/{pet}");

@@ -1,6 +1,9 @@
 //! The service on a terminal: what a new user sees and can copy.
 
-use std::process::Stdio;
+use std::{
+    io::{Read, Write},
+    process::Stdio,
+};
 
 use support::{Identity, signal};
 
@@ -187,4 +190,29 @@ fn the_demo_leaves_nothing_behind() {
         demo.finish(presses - 1);
         assert_eq!(std::fs::read_dir(home.dir()).unwrap().count(), 0);
     }
+}
+
+/// The password of a database is asked for, and Enter is enough to end it.
+#[test]
+#[ignore = "needs script; make test installs it and runs this"]
+fn a_password_is_asked_for() {
+    let home = Home::new();
+    let line = format!(
+        "'{PETSTORE}' keys list --database postgres://shop@127.0.0.1:1/shop \
+         --database-password-file /dev/stdin"
+    );
+    let mut script = home.command("script");
+    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    let mut command = script.stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = command.stdin.take().unwrap();
+    // What is typed before the question is dropped.
+    support::wait_for("the command to end", || {
+        let _ = stdin.write_all(b"secret\n");
+        command.try_wait().unwrap()
+    });
+    let mut screen = String::new();
+    let mut stdout = command.stdout.take().unwrap();
+    stdout.read_to_string(&mut screen).unwrap();
+    assert!(screen.contains("Password for PostgreSQL: "), "{screen}");
+    assert!(screen.contains("127.0.0.1"), "{screen}");
 }

@@ -1,5 +1,7 @@
 //! Stores on new databases.
 
+use std::sync::Arc;
+
 use store::{Options, Role, Store};
 use support::{Backend, CommandResult, Database, command};
 use tokio_postgres::NoTls;
@@ -10,7 +12,7 @@ pub const API_KEY: i64 = 1;
 /// A store with an API key, and its database.
 pub struct TestStore {
     // Fields drop in this order: the store before its database.
-    pub store: Store,
+    pub store: Arc<Store>,
     pub database: Database,
 }
 
@@ -18,7 +20,7 @@ impl TestStore {
     pub async fn open(backend: Backend) -> Self {
         let database = new_database(backend).await;
         Self {
-            store: open(&database.url(), Role::Cli).await,
+            store: Arc::new(open(&database.url(), Role::Cli).await),
             database,
         }
     }

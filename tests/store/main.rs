@@ -6,9 +6,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod clocks;
+mod event_parts;
 mod events;
 mod fixture;
 mod imports;
+mod photos;
+mod reports;
 mod stress;
 mod webhooks;
 
@@ -19,8 +22,11 @@ use support::suite::{self, Case};
 /// The files that have cases.
 const FILES: &[&[Case]] = &[
     clocks::CASES,
+    event_parts::CASES,
     events::CASES,
     imports::CASES,
+    photos::CASES,
+    reports::CASES,
     stress::CASES,
     webhooks::changes::CASES,
     webhooks::commands::CASES,

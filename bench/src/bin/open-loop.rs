@@ -213,7 +213,8 @@ fn run(
     streams: Vec<Stream>,
 ) -> io::Result<JoinHandle<Result<Latencies, Failure>>> {
     let ticker = Ticker::new(schedule)?;
-    let (mut queues, mut connections) = (Vec::new(), JoinSet::new());
+    let mut queues = Vec::new();
+    let mut connections = JoinSet::new();
     for stream in streams {
         let (queue, requests) = unbounded_channel();
         queues.push(queue);
@@ -254,7 +255,8 @@ async fn send(
     schedule: Schedule,
     mut requests: UnboundedReceiver<u64>,
 ) -> Result<Latencies, Failure> {
-    let (mut latencies, mut buffer) = (Latencies::default(), Vec::new());
+    let mut latencies = Latencies::default();
+    let mut buffer = Vec::new();
     while let Some(number) = requests.recv().await {
         stream.write_all(&template.request(number)).await?;
         let success = read_response(&mut stream, &mut buffer).await?;
@@ -354,7 +356,8 @@ async fn read_some(stream: &mut Stream, buffer: &mut Vec<u8>) -> io::Result<()> 
 }
 
 async fn open_stream(plan: &Plan, path: &str) -> Result<Stream, Failure> {
-    let (mut stream, mut buffer) = (connect(plan).await?, Vec::new());
+    let mut stream = connect(plan).await?;
+    let mut buffer = Vec::new();
     let request = format!("{}\r\n", head(plan, "GET", path));
     stream.write_all(request.as_bytes()).await?;
     let end = read_head(&mut stream, &mut buffer).await?;
@@ -366,7 +369,8 @@ async fn open_stream(plan: &Plan, path: &str) -> Result<Stream, Failure> {
 
 /// Reads the events of all creates of a schedule, by the number at the end of the name.
 async fn follow(mut stream: Stream, schedule: Schedule) -> Result<Latencies, Failure> {
-    let (mut latencies, mut buffer) = (Latencies::default(), Vec::new());
+    let mut latencies = Latencies::default();
+    let mut buffer = Vec::new();
     while latencies.times.len() < schedule.count as usize {
         match timeout(EVENT_TIMEOUT, read_some(&mut stream, &mut buffer)).await {
             Ok(read) => read?,

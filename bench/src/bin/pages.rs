@@ -5,19 +5,19 @@
 use std::{env, error::Error, time::Duration};
 
 use domain::{
-    page::{ListQuery, Position},
+    page::{ListQuery, Position, Sort},
     pet::PetFilter,
 };
 use mimalloc::MiMalloc;
-use petstore_bench::{cpu_time, mix};
+use petstore_bench::{cpu_time, mix, name};
 use store::{Options, Role, Store};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// The filters of the query, in which `#` stands for a random number and `@` for a random
-/// letter.
-const KINDS: [(&str, &str); 7] = [
+/// The filters of the query, in which `#` stands for a random number, `@` for a random letter, `+`
+/// for a random syllable, and `*` for the name of one of the first thousand pets.
+const KINDS: [(&str, &str); 11] = [
     ("all", ""),
     ("status", "&status=sold"),
     ("category", "&categoryId=#"),
@@ -25,6 +25,10 @@ const KINDS: [(&str, &str); 7] = [
     ("name", "&name=@"),
     ("name-status", "&name=@&status=sold"),
     ("name-category", "&name=@&categoryId=#"),
+    ("search-letter", "&q=@"),
+    ("search-syllable", "&q=+"),
+    ("search-name", "&q=*"),
+    ("search-syllable-status", "&q=+&status=sold"),
 ];
 
 #[tokio::main]
@@ -39,13 +43,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = Store::open(&url, &Options::new(Role::Service)).await?;
     let pets = store.counts().await?.pets.total;
     let count: u64 = count.parse()?;
-    let (mut spent, mut read) = (Duration::ZERO, 0);
+    let mut spent = Duration::ZERO;
+    let mut read = 0;
     // The first tenth only warms up.
     for n in 0..count + count / 10 {
         let mut query = query(filters, n)?;
         // The position is in the first third, so that a page is full in a small store, too.
-        let id = (mix(n + 1) >> 1) as i64 % (pets / 3).max(1);
-        query.after = query.filter.name.is_none().then(|| Position::of_id(id));
+        let position = (mix(n + 1) >> 1) as i64 % (pets / 3).max(1);
+        let id = match query.sort {
+            Sort::Asc => position,
+            Sort::Desc => pets - position,
+        };
+        // A name has few pets.
+        let is_first = query.filter.name.is_some() || filters.contains('*');
+        query.after = (!is_first).then(|| Position::of_id(id));
         let before = cpu_time();
         let page = store.pet_list(query).await?;
         if n >= count / 10 {
@@ -62,7 +73,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn query(filters: &str, n: u64) -> Result<ListQuery<PetFilter>, Box<dyn Error>> {
     let random = mix((n ^ 0x5eed) + 1);
     let letter = char::from(b"bdfglmnprst"[random as usize % 11]);
-    let filters = filters.replace('#', &(random % 20).to_string());
-    let query = format!("limit=10{}", filters.replace('@', &letter.to_string()));
+    let syllable = &name(random)[..2].to_lowercase();
+    let filters = filters
+        .replace('#', &(random % 20).to_string())
+        .replace('@', &letter.to_string())
+        .replace('+', syllable)
+        .replace('*', &name(mix(random % 1000)));
+    let query = format!("limit=10{filters}");
     Ok(ListQuery::parse(&query)?)
 }

@@ -4,18 +4,19 @@
 //! `raw-sqlite FILE fill N` fills the table up to N pets with their events, without fsync;
 //! `raw-sqlite FILE insert N BATCH` inserts N pets and events, BATCH per durable transaction;
 //! `raw-sqlite FILE page N` reads N pages of 20 with keyset pagination;
+//! `raw-sqlite FILE details N` does so with all members of the pets;
 //! `raw-sqlite FILE get N` reads N pets, spread over the whole table.
-//! The last three print the CPU time of one operation in microseconds.
+//! The last four print the CPU time of one operation in microseconds.
 
 use std::{env, error::Error, time::SystemTime};
 
-use petstore_bench::{cpu_time, mix};
-use rusqlite::{Connection, config::DbConfig, params};
+use petstore_bench::{cpu_time, mix, name};
+use rusqlite::{Connection, config::DbConfig, params, types::ValueRef};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [file, action, count, options @ ..] = arguments.as_slice() else {
-        return Err("usage: raw-sqlite FILE fill|insert|page|get N [BATCH]".into());
+        return Err("usage: raw-sqlite FILE fill|insert|page|details|get N [BATCH]".into());
     };
     let count = count.parse()?;
     let db = Connection::open(file)?;
@@ -25,9 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     match (action.as_str(), options) {
         ("fill", []) => return Ok(fill(&db, count)?),
         ("insert", [batch_size]) => insert(&db, count, batch_size.parse()?)?,
-        ("page", []) => walk(&db, count)?,
+        ("page", []) => walk(&db, count, "")?,
+        ("details", []) => walk(&db, count, DETAILS)?,
         ("get", []) => get(&db, count)?,
-        _ => return Err("the action must be fill, insert with BATCH, page or get".into()),
+        _ => return Err("the action must be fill, insert with BATCH, page, details or get".into()),
     }
     let spent = cpu_time() - before;
     println!("{:.3}", spent.as_secs_f64() * 1e6 / count as f64);
@@ -47,7 +49,8 @@ fn fill(db: &Connection, count: i64) -> rusqlite::Result<()> {
 
 fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> {
     let mut insert_pet = db.prepare(
-        "INSERT INTO pets (name, search_name, category_id, status) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO pets (name, search_name, search_words, category_id, status)
+         VALUES (?1, ?2, ?2, ?3, ?4)",
     )?;
     let mut insert_event = db.prepare(
         "INSERT INTO events (at, type, api_key_id, resource_id, data)
@@ -77,25 +80,18 @@ fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Returns a pronounceable name of three syllables. Many pets share one.
-fn name(random: u64) -> String {
-    let syllable = |n: u64| {
-        let first = b"bdfglmnprst"[n as usize % 11];
-        let second = b"aeiou"[n as usize / 11 % 5];
-        [char::from(first), char::from(second)]
-    };
-    let mut name: Vec<char> = [8, 16, 24]
-        .map(|shift| syllable(random >> shift & 0xff))
-        .concat();
-    name[0].make_ascii_uppercase();
-    name.into_iter().collect()
-}
+/// The columns of the optional members of a pet.
+const DETAILS: &str = ", breed, sex, birth_date, color, microchip, price_amount, price_currency, \
+    description, notes, location, acquired_on, source_name, source_address, source_licence, metadata";
 
-fn walk(db: &Connection, pages: i64) -> rusqlite::Result<()> {
-    let mut statement = db.prepare(
-        "SELECT id, name, category_id, status FROM pets WHERE id > ?1 ORDER BY id LIMIT 21",
-    )?;
-    let (mut after, mut bytes) = (0, 0);
+fn walk(db: &Connection, pages: i64, more_columns: &str) -> rusqlite::Result<()> {
+    let columns = format!("id, name, category_id, status{more_columns}");
+    let mut statement = db.prepare(&format!(
+        "SELECT {columns} FROM pets WHERE id > ?1 ORDER BY id LIMIT 21"
+    ))?;
+    let column_count = statement.column_count();
+    let mut after = 0;
+    let mut bytes = 0;
     for _ in 0..pages {
         let mut rows = statement.query([after])?;
         let mut count = 0;
@@ -105,8 +101,13 @@ fn walk(db: &Connection, pages: i64) -> rusqlite::Result<()> {
             if count <= 20 {
                 after = id;
             }
-            bytes += row.get_ref(1)?.as_str()?.len() as i64 + row.get::<_, i64>(2)?;
-            bytes += row.get_ref(3)?.as_str_or_null()?.map_or(0, str::len) as i64;
+            for column in 1..column_count {
+                bytes += match row.get_ref(column)? {
+                    ValueRef::Integer(number) => number,
+                    text @ ValueRef::Text(_) => text.as_str()?.len() as i64,
+                    _ => 0,
+                };
+            }
         }
         if count < 21 {
             after = 0;

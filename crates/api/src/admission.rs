@@ -85,7 +85,7 @@ impl Permits {
         if taken < self.max {
             Ok(permit)
         } else {
-            Err(ApiError::Overloaded)
+            Err(ApiError::TOO_MANY_REQUESTS)
         }
     }
 }
@@ -115,6 +115,16 @@ impl InFlight<'_> {
         body: impl Future<Output = T>,
         wait: &mut Wait,
     ) -> Result<T, ApiError> {
+        self.receive_within(Duration::ZERO, body, wait).await
+    }
+
+    /// Waits for a request body that may take longer than others by `grace`.
+    pub async fn receive_within<T>(
+        &mut self,
+        grace: Duration,
+        body: impl Future<Output = T>,
+        wait: &mut Wait,
+    ) -> Result<T, ApiError> {
         let started = Instant::now();
         *wait = Wait::Since(started.into_std());
         let mut body = pin!(body);
@@ -122,7 +132,7 @@ impl InFlight<'_> {
         if received.is_err() {
             let _slow = self.admission.slow_bodies.acquire()?;
             self.permit = None;
-            received = timeout(self.admission.body_timeout, body).await;
+            received = timeout(self.admission.body_timeout + grace, body).await;
         }
         wait.end();
         if self.permit.is_none() {

@@ -121,15 +121,16 @@ impl Authenticator {
         }
     }
 
-    /// Checks that the caller's key has a scope of the operation, if it needs one.
+    /// Checks that the caller's key has the scopes of the operation.
     pub fn authorize(
         &self,
         caller: Caller,
         operation: &Operation,
     ) -> Result<Authorization, ApiError> {
-        let scopes = operation.scopes;
-        if !scopes.is_empty() && !scopes.iter().any(|scope| caller.scopes.has(*scope)) {
-            return Err(ApiError::InsufficientScope(scopes));
+        for scopes in operation.scopes {
+            if !scopes.iter().any(|scope| caller.scopes.has(*scope)) {
+                return Err(ApiError::InsufficientScope(scopes));
+            }
         }
         if operation.is_deprecated() {
             self.keys.count_deprecated_call(&caller.hash);

@@ -22,6 +22,7 @@ use domain::{
     order::{OrderFilter, OrderId},
     page::ListQuery,
     pet::{PetFilter, PetId},
+    photo::PhotoId,
 };
 use revalidation::{Backoff, Doorkeeper, VersionChecks};
 use single_flight::{SingleFlight, Turn};
@@ -41,6 +42,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum CacheKey {
     Pets(ListQuery<PetFilter>),
     Pet(PetId),
+    Thumbnail(PetId, PhotoId),
     Categories(ListQuery<CategoryFilter>),
     Orders(ListQuery<OrderFilter>),
     Order(OrderId),
@@ -178,7 +180,7 @@ impl ResponseCache {
                 }
             }
             0 => backoff.record_outdated(),
-            // The response of this read is cached, with the version that is known by then.
+            // Asks for the version, so that the response to this read is cached under it.
             1 => drop(self.version_checks.current_version().await),
             _ => {}
         }

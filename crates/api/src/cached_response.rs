@@ -53,7 +53,9 @@ impl CachedResponse {
     pub fn new(response: Response, invalidation: Invalidation) -> Self {
         let mut plain = response.map(|body| match body {
             ResponseBody::Complete(body) => body,
-            ResponseBody::Stream(_) => unreachable!("a stream cannot be sent twice"),
+            ResponseBody::Parts(_) | ResponseBody::Stream(_) => {
+                unreachable!("a stream cannot be sent twice")
+            }
         });
         reserve_common_headers(plain.headers_mut());
         Self {
@@ -103,8 +105,7 @@ impl CachedResponse {
                 }
             },
             Err(UnmetPrecondition::IfMatch) => {
-                let message = "If-Match: the content has another ETag; omit the header to fetch it";
-                return Err(ApiError::PreconditionFailed(message));
+                return Err(ApiError::CONTENT_HAS_OTHER_TAG);
             }
             Err(UnmetPrecondition::IfNoneMatch) => {
                 let mut response = self.plain.clone();

@@ -6,7 +6,7 @@ use super::{
     cache::{CacheKey, CachedRead},
     error::{ApiError, NO_SUCH_CATEGORY},
     path::PathId,
-    preconditions::{MAX_ATTEMPTS, Preconditions, UnmetPrecondition, contention},
+    preconditions::{Preconditions, UnmetPrecondition, retry},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
@@ -34,35 +34,33 @@ pub async fn put_category(
     mut request: ApiRequest<'_>,
     id: PathId<CategoryId>,
 ) -> Result<Response, ApiError> {
-    let NewCategory { name } = request.json().await?;
+    let NewCategory { name, batch_id } = request.json().await?;
     let id = id?;
+    let category = Category { id, name };
     let preconditions = request.preconditions();
-    for _ in 0..MAX_ATTEMPTS {
+    let key = request.api_key_id();
+    let upsert = retry(CHANGED_TOO_OFTEN, || async {
         let expected = if preconditions.is_empty() {
             ExpectedCategory::Any
         } else {
-            let category = api.store.category_get(id).await?;
-            evaluate(preconditions, category.as_ref())?;
-            category.into()
+            let stored = api.store.category_get(id).await?;
+            evaluate(preconditions, stored.as_ref())?;
+            stored.into()
         };
-        match api
+        let put = api
             .store
-            .category_put(request.api_key_id(), id, name.clone(), expected)
-            .await?
-        {
-            // It changed since it was read; the precondition may still hold.
-            Err(CategoryRejection::Outdated) => {}
-            Err(rejection) => return Err(rejection.into()),
-            Ok(upsert) => {
-                let mut response = response::resource(&Category { id, name });
-                if upsert == CategoryUpsert::Create {
-                    *response.status_mut() = StatusCode::CREATED;
-                }
-                return Ok(response);
-            }
+            .category_put(key, category.clone(), batch_id.clone(), expected);
+        match put.await? {
+            Err(CategoryRejection::Outdated) => Ok(None),
+            upsert => Ok(Some(upsert?)),
         }
+    });
+    let is_new = upsert.await? == CategoryUpsert::Create;
+    let mut response = response::resource(&category);
+    if is_new {
+        *response.status_mut() = StatusCode::CREATED;
     }
-    Err(contention(CHANGED_TOO_OFTEN))
+    Ok(response)
 }
 
 pub async fn delete_category(
@@ -72,26 +70,21 @@ pub async fn delete_category(
 ) -> Result<Response, ApiError> {
     let id = id?;
     let preconditions = request.preconditions();
-    for _ in 0..MAX_ATTEMPTS {
-        let expected = if preconditions.depend_on_state() {
-            let found = api.store.category_get(id).await?;
-            let category = found.ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))?;
-            evaluate(preconditions, Some(&category))?;
-            Some(category)
-        } else {
-            None
-        };
-        match api
-            .store
-            .category_delete(request.api_key_id(), id, expected)
-            .await?
-        {
-            Err(CategoryRejection::Outdated) => {}
-            Err(rejection) => return Err(rejection.into()),
-            Ok(()) => return Ok(response::no_content()),
+    let key = request.api_key_id();
+    let find = || async {
+        let found = api.store.category_get(id).await?;
+        found.ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))
+    };
+    let deleted = retry(CHANGED_TOO_OFTEN, || async {
+        let expected = preconditions.expected(find(), response::etag, unmet_error);
+        let deleted = api.store.category_delete(key, id, expected.await?);
+        match deleted.await? {
+            Err(CategoryRejection::Outdated) => Ok(None),
+            deleted => Ok(Some(deleted?)),
         }
-    }
-    Err(contention(CHANGED_TOO_OFTEN))
+    });
+    deleted.await?;
+    Ok(response::no_content())
 }
 
 fn evaluate(preconditions: Preconditions<'_>, category: Option<&Category>) -> Result<(), ApiError> {
@@ -99,10 +92,14 @@ fn evaluate(preconditions: Preconditions<'_>, category: Option<&Category>) -> Re
         Some(category) => preconditions.evaluate(&response::etag(category)),
         None => preconditions.evaluate_absent(),
     };
-    evaluated.map_err(|unmet| match unmet {
+    evaluated.map_err(unmet_error)
+}
+
+fn unmet_error(unmet: UnmetPrecondition) -> ApiError {
+    match unmet {
         UnmetPrecondition::IfMatch => ApiError::CATEGORY_CHANGED,
         UnmetPrecondition::IfNoneMatch => ApiError::CATEGORY_EXISTS,
-    })
+    }
 }
 
 const CHANGED_TOO_OFTEN: &str =

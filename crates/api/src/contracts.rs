@@ -26,14 +26,14 @@ const LOCK: &str = "no task panics while holding the lock";
 /// a limited number of them is kept, and new ones are limited in time; beyond that, the contract
 /// names the address of the listener.
 pub struct Contracts {
-    default: Arc<ServedContract>,
+    default: Arc<ContractFiles>,
     staging_url: Option<PublicUrl>,
     /// `None` if a public URL is configured.
     hosts: Option<Hosts>,
 }
 
 /// The contract with the URLs of one host.
-pub struct ServedContract {
+pub struct ContractFiles {
     pub yaml: Document,
     pub json: Document,
 }
@@ -43,7 +43,7 @@ struct Hosts {
     /// The host of the default.
     local: String,
     /// The most recently used one is the last.
-    kept: Mutex<Vec<(String, Arc<ServedContract>)>>,
+    kept: Mutex<Vec<(String, Arc<ContractFiles>)>>,
     limiter: Limiter,
     last_new: ArrivalTime,
 }
@@ -51,7 +51,7 @@ struct Hosts {
 impl Contracts {
     pub fn with_public_url(url: PublicUrl, staging_url: Option<PublicUrl>) -> Self {
         Self {
-            default: Arc::new(ServedContract::new(url, staging_url.as_ref())),
+            default: Arc::new(ContractFiles::new(url, staging_url.as_ref())),
             staging_url,
             hosts: None,
         }
@@ -74,7 +74,7 @@ impl Contracts {
     }
 
     /// Returns the contract for the host that the request names.
-    pub fn get(&self, request: &Parts) -> Arc<ServedContract> {
+    pub fn get(&self, request: &Parts) -> Arc<ContractFiles> {
         let for_host = || {
             let hosts = self.hosts.as_ref()?;
             hosts.get(host_of(request)?, self.staging_url.as_ref())
@@ -85,7 +85,7 @@ impl Contracts {
 
 impl Hosts {
     /// Returns the contract of a host, unless it is the default or too many are new.
-    fn get(&self, host: String, staging_url: Option<&PublicUrl>) -> Option<Arc<ServedContract>> {
+    fn get(&self, host: String, staging_url: Option<&PublicUrl>) -> Option<Arc<ContractFiles>> {
         if host == self.local {
             return None;
         }
@@ -94,7 +94,7 @@ impl Hosts {
             Some(position) => kept.remove(position).1,
             None if self.limiter.charge(&self.last_new, Instant::now()).granted => {
                 let url = PublicUrl::of_host(self.scheme, &host);
-                Arc::new(ServedContract::new(url, staging_url))
+                Arc::new(ContractFiles::new(url, staging_url))
             }
             None => return None,
         };
@@ -106,7 +106,7 @@ impl Hosts {
     }
 }
 
-impl ServedContract {
+impl ContractFiles {
     /// Creates the contract. It is written when a client requests it.
     fn new(url: PublicUrl, staging_url: Option<&PublicUrl>) -> Self {
         let contract = Contract::new(url, staging_url.cloned());

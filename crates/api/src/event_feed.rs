@@ -2,7 +2,7 @@
 
 mod slots;
 
-use std::{sync::Arc, time::Duration};
+use std::{io::Write, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,8 @@ pub use slots::Slot;
 use slots::Slots;
 use store::{
     Store,
-    event_tail::{EventTail, Page, ReadFrom, ScanQueue},
+    event_tail::{EventTail, Framing, Page, ReadFrom},
+    scan_queue::ScanQueue,
 };
 use telemetry::metrics::{Counter, Gauge};
 
@@ -42,6 +43,16 @@ impl Default for StreamLimits {
         }
     }
 }
+
+/// Makes Server-Sent Events of the events that streams share. A client resumes at the id of the
+/// last one.
+pub const SSE_FRAMING: Framing = Framing {
+    write_head: |out, id, kind| {
+        let head = write!(out, "id: {id}\nevent: {}\ndata: ", kind.as_str());
+        head.expect("writing to memory does not fail");
+    },
+    tail: b"\n\n",
+};
 
 /// The state that all readers of the log share.
 pub struct EventFeed {
@@ -107,11 +118,18 @@ impl EventFeed {
         page.map_err(ApiError::PositionGone)
     }
 
-    /// Returns true if the log has events before a position.
-    pub async fn has_older(&self, position: EventId) -> Result<bool, ApiError> {
-        let older = self.store.event_read(Some(position), Sort::Desc, 1);
+    /// Returns true if the log may have visible events before a position.
+    pub async fn has_older(
+        &self,
+        position: EventId,
+        visible: &VisibleEvents,
+    ) -> Result<bool, ApiError> {
+        let part = visible.part();
+        let older = self
+            .store
+            .event_read_part(part, Some(position), Sort::Desc, 1);
         Ok(match older.await? {
-            Ok(events) => !events.is_empty(),
+            Ok(read) => !read.events.is_empty(),
             // The position was purged after the page was read, and so was everything before it.
             Err(Gone::Expired) => false,
             // The next page reports the error.

@@ -24,7 +24,7 @@ use domain::{
     clock::Clock,
 };
 use single_flight::SingleFlight;
-use store::{Store, event_tail::ScanQueue};
+use store::{Store, scan_queue::ScanQueue};
 use telemetry::audit_log;
 use usage::Usage;
 

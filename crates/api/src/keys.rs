@@ -70,8 +70,9 @@ async fn grant_access(
 pub async fn claim_key(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
     request.preconditions().evaluate_post(false)?;
     let key = api.auth.keys().get(&request.key_hash());
-    let invitation = key.and_then(|key| key.invitation);
-    let invitation = invitation.ok_or(AuthFailure::Unknown)?;
+    let invitation = key
+        .and_then(|key| key.invitation)
+        .ok_or(AuthFailure::Unknown)?;
     let secret = ApiKeySecret::generate();
     let id = request.api_key_id();
     let claimed = api.store.api_key_claim(id, invitation, secret.hash());

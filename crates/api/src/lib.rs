@@ -9,6 +9,7 @@
 mod admission;
 mod assets;
 mod auth;
+mod batch_limits;
 mod cache;
 mod cached_response;
 mod categories;
@@ -17,12 +18,14 @@ mod console;
 mod context;
 mod contracts;
 mod cors;
+mod detached;
 mod docs;
 mod error;
 mod event_feed;
 mod events;
 mod headers;
 mod health;
+mod imports;
 pub mod key_cache;
 mod keys;
 mod links;
@@ -34,25 +37,28 @@ mod orders;
 mod path;
 mod pet_batches;
 mod pets;
+mod photos;
 mod preconditions;
 mod prefer;
 mod rate_limit;
+mod reports;
 mod request;
 mod response;
 mod router;
 mod routes;
+mod settings;
 mod similar_path;
 mod state;
 mod undo;
 mod unknown_parameters;
+mod uploads;
 mod webhooks;
 
 use http::{HeaderValue, Request, header};
 use hyper::body::Incoming;
 
 use error::ApiError;
-pub use event_feed::EventFeed;
-pub use event_feed::StreamLimits;
+pub use event_feed::{EventFeed, StreamLimits};
 pub use health::Health;
 use server::{Client, Rejection, Response, Service};
 
@@ -62,8 +68,8 @@ pub use middleware::with_new_request_id;
 pub use openapi::{Contract, PublicUrl, Scheme, loopback_if_unspecified};
 pub use operation::DEPRECATED;
 pub use rate_limit::RateLimit;
-pub use state::Api;
-pub use state::Config;
+pub use state::{Api, Config};
+pub use uploads::UploadLimits;
 
 impl Service for Api {
     fn call<'a>(

@@ -46,7 +46,7 @@ pub struct Metrics {
     auth_failures: [Counter; AuthFailure::ALL.len()],
     pub rate_limited_keys: Counter,
     pub rate_limited_addresses: Counter,
-    /// Requests that were rejected because too many were in flight or queued.
+    /// Requests that were rejected because a limit on work in flight was reached.
     pub shed: Counter,
     /// Streams and long polls that were rejected, by the limit that was reached.
     rejected_streams: [Counter; StreamLimit::ALL.len()],
@@ -78,9 +78,7 @@ impl Metrics {
             ApiError::TooManyStreams { limit, .. } => {
                 self.rejected_streams[*limit as usize].increment();
             }
-            ApiError::Overloaded | ApiError::TooManyTests | ApiError::TooManyBatches => {
-                self.shed.increment()
-            }
+            ApiError::Overloaded(_) => self.shed.increment(),
             _ => {}
         }
     }

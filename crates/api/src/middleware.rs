@@ -100,7 +100,7 @@ async fn resume(
     pending: Pending<'_>,
     body: Incoming,
 ) -> Response {
-    let resumed = pending.resume(api, &guard.head, body, &mut guard.context);
+    let resumed = pending.resume(api, &guard.head, body, &mut guard.context, client);
     let result = AssertUnwindSafe(resumed).catch_unwind().await;
     // A key that was not cached is known only from here on.
     identify(client, &guard.context);

@@ -19,8 +19,8 @@ pub struct Operation {
     pub path: &'static str,
     /// The operation id, as in the contract.
     pub id: &'static str,
-    /// The scopes of which an API key needs one; empty if it needs none.
-    pub scopes: &'static [Scope],
+    /// An API key needs one scope of each list.
+    pub scopes: &'static [&'static [Scope]],
     pub query_parameters: &'static [&'static str],
 }
 

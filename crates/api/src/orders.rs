@@ -5,7 +5,7 @@ use super::{
     cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_ORDER},
     path::PathId,
-    preconditions::{MAX_ATTEMPTS, UnmetPrecondition, contention, unless_missing},
+    preconditions::{UnmetPrecondition, retry, unless_missing},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
@@ -83,23 +83,25 @@ pub async fn update_order(
     id: PathId<OrderId>,
 ) -> Result<Response, ApiError> {
     let change = request.merge_patch::<OrderChange>().await?;
-    let id = id?;
-    for _ in 0..MAX_ATTEMPTS {
-        let expected = expected_order(api, id, &request).await?;
-        match api
-            .store
-            .order_update(request.api_key_id(), id, change.clone(), expected)
-            .await?
-        {
-            // It changed since it was read; the precondition may still hold.
-            Err(OrderRejection::Outdated) => {}
-            updated => return Ok(response::resource(&visible(updated?, request.scopes()))),
-        }
+    if !request.scopes().has(Scope::OrdersRead) {
+        change.require_buyer_name()?;
     }
-    Err(contention(
-        "the order is being changed too often; nothing was changed, retry later",
-    ))
+    let id = id?;
+    let key = request.api_key_id();
+    let updated = retry(CHANGED_TOO_OFTEN, || async {
+        let expected = expected_order(api, id, &request).await?;
+        let updated = api.store.order_update(key, id, change.clone(), expected);
+        match updated.await? {
+            Err(OrderRejection::Outdated) => Ok(None),
+            updated => Ok(Some(updated?)),
+        }
+    });
+    let updated = visible(updated.await?, request.scopes());
+    Ok(response::resource(&updated))
 }
+
+const CHANGED_TOO_OFTEN: &str =
+    "the order is being changed too often; nothing was changed, retry later";
 
 /// Returns the order, if the preconditions depend on it. It meets them, and must not change
 /// before the request is executed.
@@ -108,17 +110,13 @@ async fn expected_order(
     id: OrderId,
     request: &ApiRequest<'_>,
 ) -> Result<Option<Order>, ApiError> {
+    let etag = |order: &Order| response::etag(&visible(order.clone(), request.scopes()));
     let preconditions = request.preconditions();
-    if !preconditions.depend_on_state() {
-        return Ok(None);
-    }
-    let order = find(api, id).await?;
-    let tag = response::etag(&visible(order.clone(), request.scopes()));
-    match preconditions.evaluate(&tag) {
-        Ok(()) => Ok(Some(order)),
-        Err(UnmetPrecondition::IfMatch) => Err(ApiError::ORDER_CHANGED),
-        Err(UnmetPrecondition::IfNoneMatch) => Err(ApiError::ORDER_EXISTS),
-    }
+    let expected = preconditions.expected(find(api, id), etag, |unmet| match unmet {
+        UnmetPrecondition::IfMatch => ApiError::ORDER_CHANGED,
+        UnmetPrecondition::IfNoneMatch => ApiError::ORDER_EXISTS,
+    });
+    expected.await
 }
 
 async fn find(api: &Api, id: OrderId) -> Result<Order, ApiError> {
@@ -175,8 +173,8 @@ pub fn get_inventory<'a>(
     api: &'a Api,
     request: &RequestHead<'_>,
 ) -> Result<CachedRead<'a>, ApiError> {
-    let filter = FilteredInventory::parse_filter(request.query());
-    let filter = filter.map_err(ApiError::InvalidParameter)?;
+    let filter =
+        FilteredInventory::parse_filter(request.query()).map_err(ApiError::InvalidParameter)?;
     let key = CacheKey::Inventory(filter.clone());
     let read = || async move {
         let response = match filter {

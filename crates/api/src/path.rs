@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::error::{
     ApiError, INVALID_CATEGORY_ID, NO_SUCH_BATCH, NO_SUCH_DELIVERY, NO_SUCH_KEY, NO_SUCH_ORDER,
-    NO_SUCH_PET, NO_SUCH_WEBHOOK,
+    NO_SUCH_PET, NO_SUCH_PHOTO, NO_SUCH_WEBHOOK,
 };
 use domain::{
     category::CategoryId,
@@ -14,6 +14,7 @@ use domain::{
     order::OrderId,
     page::parse_positive_decimal,
     pet::{PetId, batch::BatchId},
+    photo::PhotoId,
     webhook::WebhookId,
 };
 
@@ -38,6 +39,10 @@ impl<T> PathParameter<T> {
 pub const PET_ID: PathParameter<PetId> = PathParameter {
     parse: PetId::parse,
     not_found: NO_SUCH_PET,
+};
+pub const PHOTO_ID: PathParameter<PhotoId> = PathParameter {
+    parse: PhotoId::parse,
+    not_found: NO_SUCH_PHOTO,
 };
 pub const BATCH_ID: PathParameter<BatchId> = PathParameter {
     parse: BatchId::parse,

@@ -1,10 +1,12 @@
 //! The handler of batches of changes of pets.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use serde::Serialize;
 
 use super::{
+    batch_limits::{admit, charge},
+    detached::run_to_end,
     error::{ApiError, ErrorBody},
     pets::RESERVED,
     preconditions::has_tag,
@@ -17,50 +19,42 @@ use domain::{
     pet::{
         Pet, PetId, PetRejection,
         batch::{
-            Action, BatchChange, BatchId, BatchOutcome, BatchRequest, ChangeOutcome, PetBatch,
-            RequestedChange,
+            Action, BatchChange, BatchId, BatchOutcome, BatchRejection, BatchRequest,
+            ChangeOutcome, PetBatch, RequestedChange,
         },
     },
 };
 use server::Response;
 
-/// The number of changes that count as one request.
-pub const CHANGES_PER_REQUEST: usize = 100;
-
 pub async fn change_pets(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let body = request.large_json().await?;
     // Taken only now, so that a slow client does not keep others out.
-    let permit = api.batches.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| ApiError::TooManyBatches)?;
+    let permit = admit(api)?;
     let object = Object::parse(&body)?;
     let batch = read_batch(&request, &object)?;
     let idempotency = request.parse_idempotency_key(|| Cow::Borrowed(&*body))?;
     request.preconditions().evaluate_post(false)?;
-    let requests = batch.changes.len().div_ceil(CHANGES_PER_REQUEST);
-    request.charge_as(api.keys(), requests as u32)?;
-    let actions: Vec<_> = batch.changes.iter().map(RequestedAction::of).collect();
+    charge(api, &mut request, batch.changes.len())?;
+    let targets: Vec<_> = batch.changes.iter().map(ChangeTarget::of).collect();
     let store = api.store.clone();
     let api_key_id = request.api_key_id();
     let batch = PetBatch {
         id: batch.id.unwrap_or_else(BatchId::random),
+        import: batch.import,
         is_atomic: batch.is_atomic,
         changes: read_changes(&request, batch.changes),
         matches: |tags, pet: &Pet| has_tag(tags.as_bytes(), &response::etag(pet)),
     };
-    // The batch counts until it is done, even if the client disconnects.
-    let executed = tokio::spawn(async move {
-        let _permit = permit;
-        store.pet_batch(api_key_id, batch, idempotency).await
-    });
-    let executed = executed.await;
-    let result = executed.map_err(|panic| ApiError::Internal(Arc::new(panic)))??;
+    let executed = async move { store.pet_batch(api_key_id, batch, idempotency).await };
+    let result = run_to_end(permit, executed).await?;
     response::idempotent(result, |outcome| match outcome {
-        Ok(outcome) => respond(&outcome, &actions),
-        Err(rejection) => {
-            let reason = actions[rejection.index].error(&rejection.outcome);
+        Ok(outcome) => respond(&outcome, &targets),
+        Err(BatchRejection::Change { index, outcome }) => {
+            let reason = targets[index].error(&outcome);
             let reason = Box::new(reason.expect("a rejection has a reason"));
-            ApiError::BatchRejected(rejection.index, reason).response()
+            ApiError::BatchRejected(index, reason).response()
         }
+        Err(BatchRejection::Stopped(stopped)) => ApiError::ImportStopped(stopped).response(),
     })
 }
 
@@ -100,14 +94,18 @@ fn read_changes(request: &ApiRequest<'_>, changes: Vec<RequestedChange<'_>>) -> 
             Action::Update {
                 id,
                 change,
+                expected,
                 if_match,
-            } => request
-                .read_members(&change)
-                .map(|change| BatchChange::Update {
+            } => request.read_members(&change).and_then(|change| {
+                let expected = expected.map(|expected| request.read_members(&expected));
+                let expected = expected.transpose().map(|it| it.map(Box::new));
+                Ok(BatchChange::Update {
                     id,
                     change,
+                    expected: expected.map_err(|reason| format!("expected: {reason}"))?,
                     if_match: if_match.map(Cow::into_owned),
-                }),
+                })
+            }),
             Action::Delete { id, if_match } => Ok(BatchChange::Delete {
                 id,
                 if_match: if_match.map(Cow::into_owned),
@@ -120,12 +118,12 @@ fn read_changes(request: &ApiRequest<'_>, changes: Vec<RequestedChange<'_>>) -> 
 
 /// The parts of a change that its result depends on.
 #[derive(Debug, Clone, Copy)]
-struct RequestedAction {
+struct ChangeTarget {
     id: Option<PetId>,
     is_deletion: bool,
 }
 
-impl RequestedAction {
+impl ChangeTarget {
     fn of(change: &RequestedChange<'_>) -> Self {
         Self {
             id: change.action.id(),
@@ -163,15 +161,15 @@ struct ResultBody<'a> {
     error: Option<ErrorBody<'a>>,
 }
 
-fn respond(outcome: &BatchOutcome, actions: &[RequestedAction]) -> Response {
-    let outcomes = || outcome.changes.iter().zip(actions);
-    let errors: Vec<_> = outcomes().map(|(it, action)| action.error(it)).collect();
-    let results = outcomes().zip(&errors).map(|((outcome, action), error)| {
+fn respond(outcome: &BatchOutcome, targets: &[ChangeTarget]) -> Response {
+    let outcomes = || outcome.changes.iter().zip(targets);
+    let errors: Vec<_> = outcomes().map(|(it, target)| target.error(it)).collect();
+    let results = outcomes().zip(&errors).map(|((outcome, target), error)| {
         let (status, id) = match (error, outcome) {
-            (Some(error), _) => (error.body().status, action.id),
+            (Some(error), _) => (error.body().status, target.id),
             (None, ChangeOutcome::Created(id)) => (201, Some(*id)),
-            (None, ChangeOutcome::Deleted) => (204, action.id),
-            (None, _) => (200, action.id),
+            (None, ChangeOutcome::Deleted) => (204, target.id),
+            (None, _) => (200, target.id),
         };
         ResultBody {
             status,

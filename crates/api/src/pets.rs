@@ -8,7 +8,7 @@ use super::{
     error::{ApiError, NO_SUCH_PET},
     operation::REMOVAL,
     path::PathId,
-    preconditions::{MAX_ATTEMPTS, Preconditions, UnmetPrecondition, contention},
+    preconditions::{Preconditions, UnmetPrecondition, retry},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
@@ -45,19 +45,16 @@ pub async fn update_pet(
 ) -> Result<Response, ApiError> {
     let change = request.merge_patch::<PetChange>().await?;
     let id = id?;
-    for _ in 0..MAX_ATTEMPTS {
+    let key = request.api_key_id();
+    let updated = retry(CHANGED_TOO_OFTEN, || async {
         let expected = expected_pet(api, id, request.preconditions()).await?;
-        match api
-            .store
-            .pet_update(request.api_key_id(), id, change.clone(), expected)
-            .await?
-        {
-            // It changed since it was read; the precondition may still hold.
-            Err(PetRejection::Outdated) => {}
-            updated => return Ok(response::resource(&updated?)),
+        let updated = api.store.pet_update(key, id, change.clone(), expected);
+        match updated.await? {
+            Err(PetRejection::Outdated) => Ok(None),
+            updated => Ok(Some(updated?)),
         }
-    }
-    Err(contention(CHANGED_TOO_OFTEN))
+    });
+    Ok(response::resource(&updated.await?))
 }
 
 pub async fn delete_pet(
@@ -66,45 +63,41 @@ pub async fn delete_pet(
     id: PathId<PetId>,
 ) -> Result<Response, ApiError> {
     let id = id?;
-    for _ in 0..MAX_ATTEMPTS {
+    let key = request.api_key_id();
+    let deleted = retry(CHANGED_TOO_OFTEN, || async {
         let expected = expected_pet(api, id, request.preconditions()).await?;
-        match api
-            .store
-            .pet_delete(request.api_key_id(), id, expected)
-            .await?
-        {
-            Ok(()) => return Ok(response::no_content()),
-            Err(PetRejection::Outdated) => {}
-            Err(PetRejection::Reserved) => return Err(ApiError::PetReserved(RESERVED)),
-            Err(rejection) => return Err(rejection.into()),
+        match api.store.pet_delete(key, id, expected).await? {
+            Err(PetRejection::Outdated) => Ok(None),
+            Err(PetRejection::Reserved) => Err(ApiError::PetReserved(RESERVED)),
+            deleted => Ok(Some(deleted?)),
         }
-    }
-    Err(contention(CHANGED_TOO_OFTEN))
+    });
+    deleted.await?;
+    Ok(response::no_content())
 }
 
 /// Returns the pet, if the preconditions depend on it. It meets them, and must not change before
 /// the request is executed.
-async fn expected_pet(
+pub async fn expected_pet(
     api: &Api,
     id: PetId,
     preconditions: Preconditions<'_>,
 ) -> Result<Option<Pet>, ApiError> {
-    if !preconditions.depend_on_state() {
-        return Ok(None);
-    }
-    let found = api.store.pet_get(id).await?;
-    let pet = found.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
-    match preconditions.evaluate(&response::etag(&pet)) {
-        Ok(()) => Ok(Some(pet)),
-        Err(UnmetPrecondition::IfMatch) => Err(ApiError::PET_CHANGED),
-        Err(UnmetPrecondition::IfNoneMatch) => Err(ApiError::PET_EXISTS),
-    }
+    let find = async {
+        let found = api.store.pet_get(id).await?;
+        found.ok_or(ApiError::NotFound(NO_SUCH_PET))
+    };
+    let expected = preconditions.expected(find, response::etag, |unmet| match unmet {
+        UnmetPrecondition::IfMatch => ApiError::PET_CHANGED,
+        UnmetPrecondition::IfNoneMatch => ApiError::PET_EXISTS,
+    });
+    expected.await
 }
 
 /// The message for a pet that cannot be deleted.
 pub const RESERVED: &str = "an open order reserves this pet; complete or cancel the order first";
 
-const CHANGED_TOO_OFTEN: &str =
+pub const CHANGED_TOO_OFTEN: &str =
     "the pet is being changed too often; nothing was changed, retry later";
 
 /// Deprecated on 5 December 2025, removed on 5 December 2030.

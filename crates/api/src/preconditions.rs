@@ -12,6 +12,21 @@ use server::header_values;
 /// resource. Each failed attempt means that a concurrent change succeeded.
 pub const MAX_ATTEMPTS: usize = 100;
 
+/// Makes a change whose preconditions depend on the state of its resource. `attempt` returns `None`
+/// if the resource has changed since it was read; the preconditions may still hold. The error after
+/// the last attempt has `message`.
+pub async fn retry<T, F>(message: &'static str, attempt: impl Fn() -> F) -> Result<T, ApiError>
+where
+    F: Future<Output = Result<Option<T>, ApiError>>,
+{
+    for _ in 0..MAX_ATTEMPTS {
+        if let Some(changed) = attempt().await? {
+            return Ok(changed);
+        }
+    }
+    Err(contention(message))
+}
+
 /// Returns the error for a change whose attempts all failed.
 pub fn contention(message: &'static str) -> ApiError {
     ApiError::Unavailable(message, Arc::new(Contention))
@@ -65,6 +80,22 @@ impl<'a> Preconditions<'a> {
     pub fn depend_on_state(self) -> bool {
         self.has(header::IF_NONE_MATCH)
             || self.has(header::IF_MATCH) && !self.has_wildcard(header::IF_MATCH)
+    }
+
+    /// Returns the resource, if the preconditions depend on it. It meets them, and must not change
+    /// before the request is executed.
+    pub async fn expected<T>(
+        self,
+        find: impl Future<Output = Result<T, ApiError>>,
+        etag: impl FnOnce(&T) -> HeaderValue,
+        error: impl FnOnce(UnmetPrecondition) -> ApiError,
+    ) -> Result<Option<T>, ApiError> {
+        if !self.depend_on_state() {
+            return Ok(None);
+        }
+        let resource = find.await?;
+        self.evaluate(&etag(&resource)).map_err(error)?;
+        Ok(Some(resource))
     }
 
     /// Evaluates the preconditions for a resource that exists, in the order of RFC 9110, section

@@ -1,5 +1,7 @@
 //! Typed input from a request, or an error that describes its fault.
 
+mod image;
+
 use std::{borrow::Cow, net::IpAddr, ops::Deref, time::Instant};
 
 use bytes::Bytes;
@@ -27,7 +29,8 @@ use domain::{
     json::{FromObject, KnownMember, Object, Value},
     page::{Filter, ListQuery},
 };
-use server::{MAX_BODY_BYTES, MAX_LARGE_BODY_BYTES, header_values};
+pub use image::hash;
+use server::{Client, MAX_BODY_BYTES, MAX_LARGE_BODY_BYTES, header_values};
 
 /// The media types of a request body.
 const JSON: &[&str] = &["application/json"];
@@ -87,7 +90,7 @@ impl<'a> RequestHead<'a> {
     }
 
     /// Reads the query parameters of a list. Unknown ones are ignored.
-    pub fn list_query<F: Filter>(&self) -> Result<ListQuery<F>, ApiError> {
+    pub fn list_query<F: Filter + Default>(&self) -> Result<ListQuery<F>, ApiError> {
         ListQuery::parse(self.query()).map_err(ApiError::InvalidParameter)
     }
 
@@ -119,6 +122,8 @@ pub struct ApiRequest<'a> {
     pub request_id: &'a HeaderValue,
     /// The address that the request came from.
     pub client: IpAddr,
+    /// The client as the transport knows it.
+    transport: Client<'a>,
 }
 
 impl<'a> Deref for ApiRequest<'a> {
@@ -135,6 +140,7 @@ impl<'a> ApiRequest<'a> {
         head: &'a Parts,
         body: Incoming,
         context: &'a mut RequestContext,
+        transport: Client<'a>,
     ) -> Self {
         let Permission {
             operation,
@@ -150,6 +156,7 @@ impl<'a> ApiRequest<'a> {
             started: context.started,
             request_id: &context.request_id,
             client: context.client,
+            transport,
         }
     }
 
@@ -304,7 +311,7 @@ impl<'a> ApiRequest<'a> {
         if size.lower() > max_bytes as u64 {
             return Err(ApiError::BodyTooLarge(limit));
         }
-        let body = collect(body, max_bytes, limit);
+        let body = collect(body, 0, max_bytes, limit);
         self.in_flight.receive(body, self.wait).await?
     }
 
@@ -313,6 +320,19 @@ impl<'a> ApiRequest<'a> {
         &self,
         body: impl FnOnce() -> Cow<'b, [u8]>,
     ) -> Result<Option<IdempotentRequest>, ApiError> {
+        let Some(key) = self.idempotency_key_alone()? else {
+            return Ok(None);
+        };
+        let fingerprint = self.start_fingerprint().chain_update(body());
+        Ok(Some(IdempotentRequest {
+            api_key_id: self.api_key_id(),
+            key,
+            fingerprint: fingerprint.finalize().into(),
+        }))
+    }
+
+    /// Returns the idempotency key, without the fingerprint of the request.
+    pub fn idempotency_key_alone(&self) -> Result<Option<IdempotencyKey>, ApiError> {
         let mut keys = header_values(self.headers(), IDEMPOTENCY_KEY);
         let Some(key) = keys.next() else {
             return Ok(None);
@@ -328,28 +348,28 @@ impl<'a> ApiRequest<'a> {
                 "must be 1 to {max} visible ASCII characters, without spaces"
             ))
         })?;
-        let fingerprint = Sha256::new()
+        Ok(Some(key))
+    }
+
+    /// Returns the fingerprint of the request as far as its body.
+    fn start_fingerprint(&self) -> Sha256 {
+        Sha256::new()
             .chain_update(self.head.head.method.as_str())
             .chain_update([0])
             .chain_update(self.head.head.uri.path())
             .chain_update([0])
-            .chain_update(body());
-        Ok(Some(IdempotentRequest {
-            api_key_id: self.api_key_id(),
-            key,
-            fingerprint: fingerprint.finalize().into(),
-        }))
     }
 }
 
 /// Collects a body into one buffer. `BodyExt::collect` would keep every frame: 32 bytes
-/// for a chunk of one.
+/// for a chunk of one. A buffer for `expected` bytes does not grow, which would double it.
 async fn collect(
     mut body: Incoming,
+    expected: usize,
     max_bytes: usize,
     limit: BodyLimit,
 ) -> Result<Bytes, ApiError> {
-    let mut collected = Vec::new();
+    let mut collected = Vec::with_capacity(expected);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::InvalidRequest("body: incomplete or malformed"))?;
         let data = frame.into_data().unwrap_or_default(); // or trailers

@@ -99,6 +99,13 @@ fn etag_of(body: &[u8], link: Option<&HeaderValue>) -> HeaderValue {
     HeaderValue::try_from(tag).expect("base64 is printable ASCII")
 }
 
+/// Returns a strong entity tag for one of several representations, given the digest of all.
+pub fn etag_of_digest(digest: &[u8; 32], representation: &str) -> HeaderValue {
+    let digest = URL_SAFE_NO_PAD.encode(&digest[..16]);
+    let tag = format!("\"{digest}-{representation}\"");
+    HeaderValue::try_from(tag).expect("base64 is printable ASCII")
+}
+
 /// The parts of a response with an entity tag.
 pub struct Content {
     pub body: Bytes,

@@ -21,7 +21,7 @@ use super::{
     state::Api,
 };
 use domain::api_key::KeyHash;
-use server::Response;
+use server::{Client, Response};
 
 /// The result of dispatching a request.
 pub enum Dispatch<'a> {
@@ -149,13 +149,14 @@ impl Pending<'_> {
         head: &Parts,
         body: Incoming,
         context: &mut RequestContext,
+        client: Client<'_>,
     ) -> Result<Response, ApiError> {
         match self {
             // Boxed, because its future is larger than the others.
             Self::Readiness => Box::pin(api.health.ready()).await,
             Self::Read(read, _in_flight) => read.await?.respond(&head.headers),
             Self::Handler(handler, positions, permission) => {
-                let request = ApiRequest::new(permission, head, body, context);
+                let request = ApiRequest::new(permission, head, body, context, client);
                 handler(api, request, positions.ids(head.uri.path())).await
             }
             Self::ApiKey(hash) => {
@@ -163,7 +164,7 @@ impl Pending<'_> {
                 match dispatch(api, caller, head, context)? {
                     Dispatch::Response(response) => Ok(response),
                     Dispatch::Pending(pending) => {
-                        Box::pin(pending.resume(api, head, body, context)).await
+                        Box::pin(pending.resume(api, head, body, context, client)).await
                     }
                 }
             }

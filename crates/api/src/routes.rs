@@ -1,5 +1,6 @@
 //! Every operation of the contract on one line: method, path, operation id, scopes, handler with
-//! the ids in the path, and query parameters. The routes that need no API key are in `router`.
+//! the ids in the path, and query parameters. `A | B` requires either scope. The routes that need
+//! no API key are in `router`.
 
 use std::sync::LazyLock;
 
@@ -10,14 +11,16 @@ use super::{
     cache::CachedRead,
     categories,
     error::ApiError,
-    events, keys,
+    events, imports, keys,
     operation::Operation,
     orders,
     path::{
-        BATCH_ID, CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID,
+        BATCH_ID, CATEGORY_ID, EVENT_ID, IdPositions, KEY_ID, ORDER_ID, PET_ID, PHOTO_ID, PathIds,
+        WEBHOOK_ID,
     },
-    pet_batches, pets,
+    pet_batches, pets, photos, reports,
     request::{ApiRequest, RequestHead},
+    settings,
     state::Api,
     undo, webhooks,
 };
@@ -52,13 +55,17 @@ macro_rules! handler {
     (cached $handler:path, $($id:ident)*) => {
         Handler::Cached(|api, request, mut _ids| $handler(api, request, $($id.parse(_ids.next())),*))
     };
+    // Like `cached`, but reads the store for every request.
+    (uncached $handler:path,) => {
+        handler!(cached $handler,)
+    };
     (immediate $handler:path,) => {
         Handler::Immediate($handler)
     };
 }
 
 macro_rules! routes {
-    ($($method:ident $path:literal $id:literal [$($scope:ident),*]
+    ($($method:ident $path:literal $id:literal [$($($scope:ident)|+),*]
        $kind:ident $module:ident::$handler:ident($($path_id:ident),*)
        $([$($parameter:ident)+])?,)+) => {
         vec![$(Route {
@@ -67,7 +74,7 @@ macro_rules! routes {
                 method: Method::$method,
                 path: concat!("/v1/", $path),
                 id: $id,
-                scopes: &[$($scope),*],
+                scopes: &[$(&[$($scope),+]),*],
                 query_parameters: &[$($(stringify!($parameter)),+)?],
             },
             handler: handler!($kind $module::$handler, $($path_id)*),
@@ -89,9 +96,14 @@ fn routes() -> Vec<Route> { routes! {
     POST   "pets"                                            "createPet"           [PetsWrite]                          async     pets::create_pet(),
     POST   "pets/batch"                                      "changePets"          [PetsWrite]                          async     pet_batches::change_pets(),
     POST   "pets/batch/{batchId}/undo"                       "undoBatch"           [PetsWrite]                          async     undo::undo_batch(BATCH_ID),
+    GET    "imports"                                         "listImports"         [PetsWrite]                          async     imports::list_imports()               [file],
     GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           cached    pets::get_pet(PET_ID),
     PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          async     pets::update_pet(PET_ID),
     DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          async     pets::delete_pet(PET_ID),
+    POST   "pets/{petId}/photos"                             "addPhoto"            [PetsWrite]                          async     photos::add_photo(PET_ID),
+    PUT    "pets/{petId}/photos"                             "arrangePhotos"       [PetsWrite]                          async     photos::arrange_photos(PET_ID),
+    GET    "pets/{petId}/photos/{photoId}"                   "getPhoto"            [PetsRead]                           async     photos::get_photo(PET_ID, PHOTO_ID)   [size digest],
+    DELETE "pets/{petId}/photos/{photoId}"                   "deletePhoto"         [PetsWrite]                          async     photos::delete_photo(PET_ID, PHOTO_ID),
     GET    "categories"                                      "listCategories"      [PetsRead]                           cached    categories::list_categories()         [limit cursor],
     PUT    "categories/{categoryId}"                         "putCategory"         [PetsWrite]                          async     categories::put_category(CATEGORY_ID),
     DELETE "categories/{categoryId}"                         "deleteCategory"      [PetsWrite]                          async     categories::delete_category(CATEGORY_ID),
@@ -103,8 +115,13 @@ fn routes() -> Vec<Route> { routes! {
     POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        async     orders::complete_order(ORDER_ID),
     POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        async     orders::cancel_order(ORDER_ID),
     POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        async     orders::return_order(ORDER_ID),
-    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead, KeysRead]     async     events::list_events()                 [after limit sort types subject batch wait],
-    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead, KeysRead]     async     events::stream_events()               [after types subject batch],
+    GET    "store/sales"                                     "getSales"            [OrdersRead]                         async     reports::get_sales()                  [from to by timeZone],
+    // It has buyers and animals.
+    GET    "store/register"                                  "listRegister"        [OrdersRead, PetsRead]               uncached  reports::list_register()              [entry from to timeZone limit cursor],
+    GET    "store/settings"                                  "getSettings"         [PetsRead | OrdersRead]              uncached  settings::get_settings(),
+    PATCH  "store/settings"                                  "updateSettings"      [StoreWrite]                         async     settings::update_settings(),
+    GET    "events"                                          "listEvents"          [PetsRead | OrdersRead | KeysRead]   async     events::list_events()                 [after limit sort types subject batch wait],
+    GET    "events/stream"                                   "streamEvents"        [PetsRead | OrdersRead | KeysRead]   async     events::stream_events()               [after types subject batch],
     POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      async     webhooks::create_webhook(),
     GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       async     webhooks::list_webhooks()             [limit cursor],
     GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       async     webhooks::get_webhook(WEBHOOK_ID),
@@ -116,8 +133,8 @@ fn routes() -> Vec<Route> { routes! {
     GET    "webhooks/{webhookId}/deliveries"                 "listDeliveries"      [WebhooksRead]                       async     webhooks::list_deliveries(WEBHOOK_ID) [limit cursor state],
     POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" "retryDelivery"       [WebhooksWrite]                      async     webhooks::retry_delivery(WEBHOOK_ID, EVENT_ID),
     POST   "keys"                                            "createKey"           [KeysWrite]                          async     keys::create_key(),
-    // Shows only names without `keys:read`.
-    GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead, KeysRead] async keys::list_keys()               [limit cursor],
+    // Without `keys:read`, it shows names only.
+    GET    "keys"                                            "listKeys"            [PetsRead | OrdersRead | WebhooksRead | KeysRead] async keys::list_keys()               [limit cursor],
     // Needs a valid key with any scope.
     GET    "keys/current"                                    "getCurrentKey"       []                                   immediate keys::get_current_key(),
     POST   "keys/invitations"                                "createInvitation"    [KeysWrite]                          async     keys::create_invitation(),

@@ -12,17 +12,18 @@ use super::{
     cache::{self, ResponseCache},
     contracts::Contracts,
     cors::Origin,
-    event_feed::{EventFeed, StreamLimits},
+    event_feed::{EventFeed, SSE_FRAMING, StreamLimits},
     health::Health,
     key_cache::KeyCache,
     links::Links,
     metrics::Metrics,
     openapi::{PublicUrl, Scheme},
     rate_limit::{FailedAuthLimiter, RateLimit},
+    uploads::{UploadLimits, Uploads},
 };
 use dispatcher::Dispatcher;
 use domain::clock::Clock;
-use store::{Store, event_tail::EventTail};
+use store::{Store, event_tail::EventTail, sales::SalesReports};
 use telemetry::access_log::AccessLog;
 
 /// The configuration of the API.
@@ -48,6 +49,7 @@ pub struct Config {
     pub webhooks: dispatcher::Config,
     pub clock: Clock,
     pub limits: AdmissionLimits,
+    pub uploads: UploadLimits,
 }
 
 impl Default for Config {
@@ -66,6 +68,7 @@ impl Default for Config {
             webhooks: dispatcher::Config::default(),
             clock: Clock::system(),
             limits: AdmissionLimits::default(),
+            uploads: UploadLimits::default(),
         }
     }
 }
@@ -103,6 +106,9 @@ pub struct Api {
     pub(super) webhook_tests: Semaphore,
     /// Limits batches.
     pub(super) batches: Arc<Semaphore>,
+    pub(super) reports: SalesReports,
+    pub(super) uploads: Uploads,
+    pub(super) photos: photo::Pool,
     pub health: Health,
     pub metrics: Arc<Metrics>,
 }
@@ -118,13 +124,14 @@ impl Api {
         let clock = config.clock;
         let keys = KeyCache::new(store.clone(), config.rate_limit, clock.clone());
         let draining = CancellationToken::new();
-        let event_tail = Arc::new(EventTail::new(store.clone()));
+        let event_tail = Arc::new(EventTail::new(store.clone(), SSE_FRAMING));
         let dispatcher = Dispatcher::new(
             store.clone(),
             event_tail.clone(),
             config.webhooks,
             clock.clone(),
         );
+        let decode_timeout = config.uploads.decode_timeout;
         let failed_auth = FailedAuthLimiter::new(config.failed_auth_limit);
         Self {
             auth: Authenticator::new(Arc::new(keys), failed_auth),
@@ -136,6 +143,9 @@ impl Api {
                 config.streams,
                 draining.clone(),
             )),
+            reports: SalesReports::new(store.clone(), event_tail.scans().clone(), None),
+            uploads: Uploads::new(config.uploads),
+            photos: photo::Pool::start(decode_timeout).expect("the system can start a thread"),
             event_tail,
             dispatcher: Arc::new(dispatcher),
             webhook_tests: Semaphore::new(MAX_WEBHOOK_TESTS),

@@ -1,20 +1,18 @@
 //! The handler that undoes batches and imports.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
 use super::{
+    batch_limits::{admit, charge},
+    detached::run_to_end,
     error::{ApiError, NO_SUCH_BATCH},
     path::PathId,
-    pet_batches::CHANGES_PER_REQUEST,
     request::ApiRequest,
     response,
     state::Api,
 };
-use domain::pet::{
-    PetId,
-    batch::BatchId,
+use domain::{
+    pet::{PetId, batch::BatchId},
     undo::{KeptReason, UndoOutcome, UndoRequest},
 };
 use server::Response;
@@ -26,22 +24,18 @@ pub async fn undo_batch(
 ) -> Result<Response, ApiError> {
     let (undo, idempotency) = request.json_with_idempotency_key::<UndoRequest>().await?;
     let id = id?;
-    let permit = api.batches.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| ApiError::TooManyBatches)?;
-    let plan = api.store.undo_plan(&id, undo.below).await?;
-    let plan = plan.ok_or(ApiError::NotFound(NO_SUCH_BATCH))?;
+    let permit = admit(api)?;
+    let plan = api
+        .store
+        .undo_plan(&id, undo.below)
+        .await?
+        .ok_or(ApiError::NotFound(NO_SUCH_BATCH))?;
     request.preconditions().evaluate_post(false)?;
-    let requests = plan.undos.len().div_ceil(CHANGES_PER_REQUEST);
-    request.charge_as(api.keys(), requests as u32)?;
+    charge(api, &mut request, plan.len())?;
     let store = api.store.clone();
     let api_key_id = request.api_key_id();
-    // As for a batch, it counts until it is done.
-    let executed = tokio::spawn(async move {
-        let _permit = permit;
-        store.undo(api_key_id, plan, idempotency).await
-    });
-    let executed = executed.await;
-    let result = executed.map_err(|panic| ApiError::Internal(Arc::new(panic)))??;
+    let undone = async move { store.undo(api_key_id, plan, idempotency).await };
+    let result = run_to_end(permit, undone).await?;
     response::idempotent(result, |outcome| response::json(&UndoBody::of(&outcome)))
 }
 
@@ -51,6 +45,11 @@ struct UndoBody<'a> {
     batch_id: &'a str,
     undone: usize,
     kept: Vec<KeptBody>,
+    categories: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purged: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purged_photos: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -81,6 +80,9 @@ impl<'a> UndoBody<'a> {
             batch_id: outcome.id.as_str(),
             undone: outcome.undone,
             kept: kept.collect(),
+            categories: outcome.categories,
+            purged: Some(outcome.purged).filter(|purged| *purged > 0),
+            purged_photos: Some(outcome.purged_photos).filter(|purged| *purged > 0),
             next: outcome.next.map(|next| next.to_string()),
         }
     }

@@ -1,5 +1,5 @@
-//! Query parameters that an operation does not have. They are ignored, so that a misspelt filter
-//! lists everything; a header of the response names them.
+//! Query parameters that an operation does not have. They are ignored, so a misspelt filter would
+//! go unnoticed and list everything; a header of the response names them.
 
 use std::borrow::Cow;
 

@@ -259,7 +259,7 @@ pub async fn test_webhook(
     request.ensure_readable(stored.webhook.types)?;
     request.preconditions().evaluate_post(false)?;
     let permit = api.webhook_tests.try_acquire();
-    let _permit = permit.map_err(|_| ApiError::TooManyTests)?;
+    let _permit = permit.map_err(|_| ApiError::TOO_MANY_TESTS)?;
     let message_id = format!("test_{:032x}", rand::random::<u128>());
     let now = api.clock.now();
     let event = TestEvent {

@@ -94,8 +94,9 @@ impl Client {
         let _in_flight = self.metrics.attempts_in_flight.track();
         let start = Instant::now();
         let deadline = start + self.config.limits.attempt_timeout;
-        let response = timeout_at(deadline, self.send(message, connections)).await;
-        let response = response.unwrap_or(Err(AttemptError::TimedOut));
+        let response = timeout_at(deadline, self.send(message, connections))
+            .await
+            .unwrap_or(Err(AttemptError::TimedOut));
         let duration = start.elapsed();
         let (outcome, status, error) = match &response {
             Ok((_, response)) => self.interpret(response),
@@ -121,8 +122,10 @@ impl Client {
 
     fn interpret(&self, response: &Response) -> (Outcome, Option<u16>, Option<AttemptError>) {
         let status = response.status().as_u16();
-        let retry_after = response.headers().get(RETRY_AFTER);
-        let retry_after = retry_after.and_then(|value| value.to_str().ok());
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok());
         let outcome = Outcome::of_response(status, retry_after, self.clock.now());
         let is_failure = outcome != Outcome::Delivered;
         let error = is_failure.then_some(AttemptError::UnsuccessfulStatus);
@@ -139,8 +142,9 @@ impl Client {
         // The operator may have changed the policy since the URL was stored.
         let allowed = self.config.urls.check(url);
         allowed.map_err(|_| AttemptError::UrlNotAllowed)?;
-        let request = self.request(message);
-        let request = request.map_err(|_| AttemptError::UrlNotAllowed)?;
+        let request = self
+            .request(message)
+            .map_err(|_| AttemptError::UrlNotAllowed)?;
         // The receiver may close an idle connection at any time, so a failure means nothing yet.
         if let Some(mut connection) = connections.take()
             && let Ok(response) = connection.send(request.clone()).await
@@ -197,9 +201,11 @@ impl Client {
         let addresses = match host {
             Host::Address(address) => vec![*address],
             Host::Name(name) => {
-                let resolved = timeout_at(deadline, self.config.resolver.resolve(name)).await;
-                let resolved = resolved.ok().and_then(Result::ok);
-                let resolved = resolved.filter(|addresses| !addresses.is_empty());
+                let resolved = timeout_at(deadline, self.config.resolver.resolve(name))
+                    .await
+                    .ok()
+                    .and_then(Result::ok)
+                    .filter(|addresses| !addresses.is_empty());
                 resolved.ok_or(AttemptError::NameNotResolved)?
             }
         };
@@ -210,8 +216,9 @@ impl Client {
     async fn tls(&self) -> &Arc<ClientConfig> {
         let more = &self.config.tls_roots;
         let load = async || {
-            let system = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs);
-            let system = system.await.expect("loading certificates does not panic");
+            let system = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs)
+                .await
+                .expect("loading certificates does not panic");
             for error in &system.errors {
                 tracing::warn!(%error, "certificate authorities of the system not loaded");
             }

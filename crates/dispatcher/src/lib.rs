@@ -34,10 +34,7 @@ use domain::{
     },
 };
 use metrics::Lag;
-use store::{
-    RENEW_BEFORE, Store,
-    event_tail::{EventTail, ScanQueue},
-};
+use store::{RENEW_BEFORE, Store, event_tail::EventTail, scan_queue::ScanQueue};
 use telemetry::error_latch::ErrorLatch;
 use worker::Worker;
 

@@ -50,14 +50,13 @@ pub enum Job {
     Retry(Delivery),
 }
 
-/// Returns the given time, or an earlier one that has passed for certain even if the clock is fast:
-/// see [`EndpointHealth::record`].
-type LimitToCertain = Box<dyn Fn(Timestamp) -> Timestamp + Send + Sync>;
+/// Returns the given time, or the trusted time if that is earlier: see [`EndpointHealth::record`].
+type LimitToTrusted = Box<dyn Fn(Timestamp) -> Timestamp + Send + Sync>;
 
 /// Delivery state of one webhook: events in flight, retries, unsaved progress. An event is settled
 /// once it is delivered or scheduled for a retry.
 pub struct Tracker {
-    limit_to_certain: LimitToCertain,
+    limit_to_trusted: LimitToTrusted,
     /// All events up to here are settled.
     position: EventId,
     /// The events to send after the position, in their order. The first of them is not settled.
@@ -95,8 +94,8 @@ struct Entry {
     state: EntryState,
     /// The number of attempts that have failed.
     failures: u32,
-    /// The position that is reached once this event is settled: the event itself, or the last of
-    /// the events after it that are not sent.
+    /// The position to which the webhook moves once this event is settled. It is past the events
+    /// that follow and are not sent.
     through: EventId,
 }
 
@@ -116,9 +115,9 @@ enum Change {
 }
 
 impl Tracker {
-    pub fn new(stored: &StoredWebhook, limit_to_certain: LimitToCertain) -> Self {
+    pub fn new(stored: &StoredWebhook, limit_to_trusted: LimitToTrusted) -> Self {
         Self {
-            limit_to_certain,
+            limit_to_trusted,
             position: stored.position,
             window: VecDeque::new(),
             health: stored.health,
@@ -401,7 +400,7 @@ impl Tracker {
     /// Records the result of an attempt in the health of the receiver.
     fn record(&mut self, attempt: &Attempt, now: Timestamp) {
         let before = self.health;
-        match (self.health).record(attempt.outcome, now, (self.limit_to_certain)(now)) {
+        match (self.health).record(attempt.outcome, now, (self.limit_to_trusted)(now)) {
             // A pause that the receiver asked for in another response remains.
             NextStep::Continue => {}
             NextStep::BackOff(pause) => {

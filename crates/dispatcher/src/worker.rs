@@ -1,5 +1,7 @@
 //! Delivers events to one webhook, while this replica has its lease.
 
+mod job;
+
 use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::OptionFuture;
@@ -11,22 +13,15 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{
-    Attempt, StoreFailure, WorkerContext,
-    client::{Connections, Message},
-    metrics::Lag,
-    tracker::{Job, Tracker},
-};
+use super::{StoreFailure, WorkerContext, client::Connections, metrics::Lag, tracker::Tracker};
 use domain::{
     event::{EventId, Gone, VisibleEvents},
-    webhook::{
-        DisabledReason, WebhookId, WebhookState,
-        delivery::{Delivery, StoredWebhook},
-    },
+    webhook::{DisabledReason, WebhookId, WebhookState, delivery::StoredWebhook},
 };
+use job::JobOutcome;
 use store::{
     Store,
-    event_tail::{MAX_READ, Page, ReadFrom, SerializedEvent},
+    event_tail::{MAX_READ, Page, ReadFrom},
 };
 
 /// The number of events that are read at a time.
@@ -67,9 +62,9 @@ impl Worker {
             return;
         }
         let store = self.shared.store.clone();
-        let limit_to_certain = Box::new(move |time| store.limit_to_certain(time));
+        let limit_to_trusted = Box::new(move |time| store.limit_to_trusted(time));
         let delivery_loop = DeliveryLoop {
-            tracker: Tracker::new(&stored, limit_to_certain),
+            tracker: Tracker::new(&stored, limit_to_trusted),
             stored: Arc::new(stored),
             changes: self.shared.tail.subscribe(),
             attempts: JoinSet::new(),
@@ -108,17 +103,6 @@ struct DeliveryLoop {
 }
 
 type ReadResult = Result<Result<Page, Gone>, StoreFailure>;
-
-/// The outcome of a job.
-enum JobOutcome {
-    Event(Arc<SerializedEvent>, Attempt),
-    Retry(Delivery, Attempt),
-    /// The event of a retry is no longer in the log.
-    Expired(Delivery),
-    /// The event of a retry has a type that the webhook no longer delivers.
-    Unwanted(Delivery),
-    StoreFailed(Delivery),
-}
 
 /// Ends the worker, because it was stopped or has to start over.
 struct WorkerExit;
@@ -292,7 +276,8 @@ impl DeliveryLoop {
             let page = tail
                 .examine(ReadFrom::Store, None, &wanted, PAGE, PAGE)
                 .await?;
-            // Read afterwards: an event that is not purged now was not purged before.
+            // This is read after the page, so it covers everything that was purged when the page
+            // was read.
             Ok((page, store.event_purged_through().await?))
         });
         match read.await {
@@ -315,15 +300,8 @@ impl DeliveryLoop {
             let shared = self.worker.shared.clone();
             let stored = self.stored.clone();
             let connections = self.worker.connections.clone();
-            self.attempts.spawn(async move {
-                match job {
-                    Job::Event(event) => {
-                        let attempt = attempt(&shared, &stored, &connections, &event).await;
-                        JobOutcome::Event(event, attempt)
-                    }
-                    Job::Retry(delivery) => retry(&shared, &stored, &connections, delivery).await,
-                }
-            });
+            let run = async move { job::run(job, &shared, &stored, &connections).await };
+            self.attempts.spawn(run);
         }
     }
 
@@ -351,10 +329,11 @@ impl DeliveryLoop {
         outcome.inspect(|outcome| metrics.deliveries.count(*outcome));
         let webhook = self.worker.id.get();
         let url = self.stored.webhook.url.origin();
-        match (was_backing_off, self.tracker.is_backing_off()) {
-            (false, true) => tracing::warn!(webhook, url, "webhook receiver failing; backing off"),
-            (true, false) => tracing::info!(webhook, url, "webhook receiver recovered"),
-            _ => {}
+        let is_backing_off = self.tracker.is_backing_off();
+        if is_backing_off && !was_backing_off {
+            tracing::warn!(webhook, url, "webhook receiver failing; backing off");
+        } else if was_backing_off && !is_backing_off {
+            tracing::info!(webhook, url, "webhook receiver recovered");
         }
     }
 
@@ -411,132 +390,5 @@ impl DeliveryLoop {
     }
 }
 
-async fn attempt(
-    shared: &WorkerContext,
-    stored: &StoredWebhook,
-    connections: &Connections,
-    event: &SerializedEvent,
-) -> Attempt {
-    let _permit = shared.attempts.acquire().await;
-    let message = Message {
-        url: &stored.webhook.url,
-        secrets: &stored.secrets,
-        id: &event.id.to_string(),
-        body: event.json_bytes(),
-    };
-    shared.client.attempt(&message, connections).await
-}
-
-async fn retry(
-    shared: &WorkerContext,
-    stored: &StoredWebhook,
-    connections: &Connections,
-    delivery: Delivery,
-) -> JobOutcome {
-    let id = delivery.event_id;
-    let event = shared.store(|store| async move { store.event_get(id).await });
-    match event.await {
-        Err(StoreFailure) => JobOutcome::StoreFailed(delivery),
-        Ok(None) => JobOutcome::Expired(delivery),
-        Ok(Some(event)) if !stored.webhook.types.has(event.kind) => JobOutcome::Unwanted(delivery),
-        Ok(Some(event)) => {
-            let event = SerializedEvent::new(&event, shared.store.event_source());
-            let attempt = attempt(shared, stored, connections, &event).await;
-            JobOutcome::Retry(delivery, attempt)
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
-    };
-
-    use super::{
-        super::{Config, Dispatcher},
-        *,
-    };
-    use domain::{
-        api_key::Scopes,
-        clock::Clock,
-        event::EventType,
-        idempotency::Idempotent,
-        webhook::{
-            NewWebhook,
-            secret::WebhookSecret,
-            url::{UrlPolicy, WebhookUrl},
-        },
-    };
-    use store::{
-        DatabaseUrl, Options, Role,
-        event_tail::{EventTail, ScanQueue},
-    };
-
-    /// The webhook wants the first event of the log and none of the others. While it waits for
-    /// its turn to skip them, the delivery of the first one is saved.
-    #[tokio::test]
-    async fn a_delivery_is_saved_while_a_scan_waits() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("petstore.db");
-        let url = DatabaseUrl::Sqlite(file.clone());
-        let store = Arc::new(
-            Store::open(&url, &Options::new(Role::Service))
-                .await
-                .unwrap(),
-        );
-        let db = rusqlite::Connection::open(file).unwrap();
-        db.execute_batch(
-            "INSERT INTO events (at, type, resource_id, data)
-             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
-             SELECT 1, iif(i = 1, 'category.deleted', 'category.updated'), i, '{{}}' FROM n",
-        )
-        .unwrap();
-        let receiver = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = receiver.local_addr().unwrap();
-        let new = NewWebhook {
-            url: WebhookUrl::parse(&format!("http://{address}/")).unwrap(),
-            types: Some([EventType::CategoryDeleted].into_iter().collect()),
-            description: None,
-        };
-        let secret = WebhookSecret::generate();
-        let created = store.webhook_create(1, Scopes::all(), new, secret, EventId::START, None);
-        let Idempotent::Executed(Ok(created)) = created.await.unwrap() else {
-            panic!("not created");
-        };
-
-        let tail = Arc::new(EventTail::new(store.clone()));
-        let urls = UrlPolicy {
-            allow_http: true,
-            networks: ["127.0.0.1/32".parse().unwrap()].into_iter().collect(),
-        };
-        let config = Config {
-            urls,
-            ..Config::default()
-        };
-        let dispatcher = Dispatcher::new(store.clone(), tail.clone(), config, Clock::system());
-        let other = ScanQueue::default();
-        let _turn = tail.turn(&other).await;
-        let saved = async {
-            let (mut connection, _) = receiver.accept().await.unwrap();
-            assert!(connection.read(&mut [0; 4096]).await.unwrap() > 0);
-            while tail.skipped.get() < 2 * PAGE as u64 - 1 {
-                tokio::task::yield_now().await;
-            }
-            let response = b"HTTP/1.1 204 No Content\r\n\r\n";
-            connection.write_all(response).await.unwrap();
-            let is_saved = async || {
-                let stored = store.webhook_get(created.webhook.id).await.unwrap();
-                stored.unwrap().position != EventId::START
-            };
-            while !is_saved().await {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::select! {
-            () = dispatcher.run() => unreachable!(),
-            saved = timeout(Duration::from_secs(60), saved) => saved.expect("it is saved"),
-        }
-    }
-}
+mod tests;

@@ -74,7 +74,7 @@ pub struct ApiKeyLabel<'a> {
 pub struct ApiKeyFilter;
 
 impl Filter for ApiKeyFilter {
-    const LIST: ListKind = ListKind(b'k');
+    const LIST: ListKind = ListKind::ApiKeys;
     const SORTABLE: bool = false;
 
     type Item = ApiKey;

@@ -1,7 +1,7 @@
 //! Case folding for searches and unique names. It is done here, so that both databases agree.
 
 use caseless::Caseless;
-use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 /// Folds case beyond ASCII: two texts have the same result if they differ only in case or in the
 /// encoding of accents (canonical caseless matching, Unicode 3.13).
@@ -11,6 +11,21 @@ pub fn fold(text: &str) -> String {
     } else {
         text.chars().nfd().default_case_fold().nfc().collect()
     }
+}
+
+/// Removes the differences of case, accents and compatible characters: case folding, and NFKD
+/// without combining marks. Folding and NFKD are repeated, because each may leave work to the
+/// other: `℡` becomes `TEL`.
+pub fn simplify(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    text.nfkd()
+        .filter(|c| !is_combining_mark(*c))
+        .default_case_fold()
+        .nfkd()
+        .filter(|c| !is_combining_mark(*c))
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Categories: names for the category ids of pets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
@@ -11,6 +11,7 @@ use crate::{
     json::{FromObject, KnownMember, Object},
     members::{Members, all_valid},
     page::{Filter, ListKind, Position, parse_decimal},
+    pet::batch::BatchId,
     text::Text,
 };
 
@@ -49,13 +50,18 @@ pub type CategoryName = Text<100>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCategory {
     pub name: CategoryName,
+    /// The batch that the change belongs to.
+    pub batch_id: Option<BatchId>,
 }
 
 impl FromObject for NewCategory {
-    const MEMBERS: &[KnownMember] = &[KnownMember::scalar("name")];
+    const MEMBERS: &[KnownMember] = &[KnownMember::scalar("name"), KnownMember::scalar("batchId")];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        all_valid! { Self; name: object.required("name"), }
+        all_valid! { Self;
+            name: object.required("name"),
+            batch_id: object.optional("batchId"),
+        }
     }
 }
 
@@ -64,7 +70,7 @@ impl FromObject for NewCategory {
 pub struct CategoryFilter;
 
 impl Filter for CategoryFilter {
-    const LIST: ListKind = ListKind(b'c');
+    const LIST: ListKind = ListKind::Categories;
     const SORTABLE: bool = false;
 
     type Item = Category;
@@ -79,6 +85,8 @@ impl Filter for CategoryFilter {
 pub struct CategoryNames {
     ids: HashMap<String, i64>,
     names: HashMap<i64, CategoryName>,
+    /// Numbers without a name that are not free, because pets have them.
+    used: HashSet<i64>,
 }
 
 impl CategoryNames {
@@ -91,10 +99,33 @@ impl CategoryNames {
         self.names.get(&id)
     }
 
+    /// Sets the numbers that pets have: a category that gets one of them would get the pets, too.
+    pub fn with_used(mut self, used: HashSet<i64>) -> Self {
+        self.used = used;
+        self
+    }
+
+    /// Adds a category with the lowest number that has no name and no pets.
+    pub fn create(&mut self, name: CategoryName) -> Category {
+        let mut free = 1;
+        while self.names.contains_key(&free) || self.used.contains(&free) {
+            free += 1;
+        }
+        let id = CategoryId::from_store(free);
+        let category = Category { id, name };
+        self.insert(category.clone());
+        category
+    }
+
     pub fn insert(&mut self, category: Category) {
         let Category { id, name } = category;
         self.ids.insert(name.folded(), id.get());
         self.names.insert(id.get(), name);
+    }
+
+    pub fn remove(&mut self, category: &Category) {
+        self.ids.remove(&category.name.folded());
+        self.names.remove(&category.id.get());
     }
 }
 

@@ -1,5 +1,5 @@
 //! Clocks: the wall clock, injected so that tests can set the time; a steady clock for retention
-//! and expiry; and the period after the start in which neither is trusted.
+//! and expiry; and the trust in either, which is missing at first.
 
 use std::{
     fmt,
@@ -62,44 +62,48 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// The time after the start of a process during which its system clock may still be set.
+/// The trust of a process in its system clock, which is established an hour after its start.
 ///
-/// A machine may start with a clock that is fast, and set it a little later. That cannot be
-/// distinguished from a store that was closed for as long. So at first, time counts only as far
-/// as it was seen to pass, from the last time that the store is known to have been open.
+/// A machine may start with a fast clock, which is set a little later. From the store, that looks
+/// the same as a store that was closed for as long. Until the clock is trusted, [`limit`] therefore
+/// returns a *trusted time*, which cannot be ahead of the real one: the last time that the store is
+/// known to have been open, plus the time that has passed since the start.
+///
+/// [`limit`]: Self::limit
 #[derive(Debug)]
-pub struct Settling {
+pub struct ClockTrust {
     last_open: Timestamp,
-    duration: SignedDuration,
+    /// The time after the start at which the clock is trusted.
+    delay: SignedDuration,
     /// The time since boot at the start.
     started: SignedDuration,
 }
 
-impl Settling {
+impl ClockTrust {
     /// Long enough for a machine to set its clock after it has started.
-    pub const DURATION: SignedDuration = SignedDuration::from_hours(1);
+    pub const DELAY: SignedDuration = SignedDuration::from_hours(1);
 
-    /// Starts the period now.
-    pub fn start(last_open: Timestamp, duration: SignedDuration) -> Self {
+    /// Starts without trust.
+    pub fn start(last_open: Timestamp, delay: SignedDuration) -> Self {
         Self {
             last_open,
-            duration,
+            delay,
             started: time_since_boot(),
         }
     }
 
     /// Returns true once the system clock can be trusted.
-    pub fn is_over(&self) -> bool {
-        self.elapsed() >= self.duration
+    pub fn is_established(&self) -> bool {
+        self.elapsed() >= self.delay
     }
 
-    /// Limits a time to what was seen to pass.
+    /// Limits a time to the trusted time.
     pub fn limit(&self, time: Timestamp) -> Timestamp {
         self.limit_after(self.elapsed(), time)
     }
 
     fn limit_after(&self, elapsed: SignedDuration, time: Timestamp) -> Timestamp {
-        if elapsed >= self.duration {
+        if elapsed >= self.delay {
             return time;
         }
         let seen = self.last_open.checked_add(elapsed);
@@ -162,7 +166,7 @@ mod tests {
         let second = |second| Timestamp::from_second(second).unwrap();
         let day = 86_400;
         let hour = 3600;
-        let settling = Settling::start(second(10 * day), Settling::DURATION);
+        let trust = ClockTrust::start(second(10 * day), ClockTrust::DELAY);
         for (elapsed, time, expected) in [
             // The store was closed for eight days, or the clock is fast.
             (0, 18 * day, 10 * day),
@@ -174,7 +178,7 @@ mod tests {
             // The clock is slow.
             (60, 60, 60),
         ] {
-            let limited = settling.limit_after(SignedDuration::from_secs(elapsed), second(time));
+            let limited = trust.limit_after(SignedDuration::from_secs(elapsed), second(time));
             assert_eq!(limited, second(expected), "{time} after {elapsed}");
         }
     }

@@ -53,7 +53,7 @@ impl PastDate {
 }
 
 /// Parses YYYY-MM-DD. The parser of dates also accepts other forms, and is far slower.
-fn parse_date(text: &str) -> Option<Date> {
+pub(crate) fn parse_date(text: &str) -> Option<Date> {
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text.as_bytes() else {
         return None;
     };

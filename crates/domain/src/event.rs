@@ -16,7 +16,7 @@ use crate::{
     pet::{PetId, batch::BatchId},
 };
 
-pub use filter::{After, EventFilter, EventLimit, EventTypes, VisibleEvents};
+pub use filter::{After, EventFilter, EventLimit, EventTypes, LogPart, VisibleEvents};
 pub use id::{EventId, Gone};
 
 /// A committed change of one resource.
@@ -57,6 +57,11 @@ impl EventData {
             stored: row.into(),
             resource: Some(resource.into()),
         }
+    }
+
+    /// Returns true if the log has a database row: another program made the change.
+    pub fn is_row(&self) -> bool {
+        self.resource.is_some()
     }
 
     pub fn as_json(&self) -> &str {
@@ -187,6 +192,16 @@ impl Subject {
         }
     }
 
+    /// Returns the id of the resource, and the first letters of the types of its events.
+    pub fn key(self) -> (i64, &'static str) {
+        match self {
+            Self::Pet(id) => (id.get(), "pet"),
+            Self::Order(id) => (id.get(), "ord"),
+            Self::Category(id) => (id.get(), "cat"),
+            Self::Key(id) => (id, "key"),
+        }
+    }
+
     /// Returns the scope that an API key needs to see events about the resource.
     pub(super) fn scope(self) -> Scope {
         match self {
@@ -260,8 +275,26 @@ pub struct EventRetention {
 impl Default for EventRetention {
     fn default() -> Self {
         Self {
-            age: SignedDuration::from_hours(7 * 24),
+            age: SignedDuration::from_hours(3 * 365 * 24),
             count: 10_000_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The index by subject depends on it.
+    #[test]
+    fn the_first_letters_of_a_type_name_the_kind_of_resource() {
+        for kind in EventType::ALL {
+            let (id, letters) = kind.subject(17).key();
+            assert_eq!((id, letters), (17, &kind.as_str()[..3]));
+            for other in EventType::ALL {
+                let is_same_kind = kind.subject(17) == other.subject(17);
+                assert_eq!(letters == other.subject(17).key().1, is_same_kind);
+            }
         }
     }
 }

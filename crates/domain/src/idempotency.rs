@@ -58,6 +58,16 @@ pub enum Idempotent<T> {
     KeyReused,
 }
 
+impl<T> Idempotent<T> {
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Idempotent<U> {
+        match self {
+            Self::Executed(result) => Idempotent::Executed(map(result)),
+            Self::Replayed(result) => Idempotent::Replayed(map(result)),
+            Self::KeyReused => Idempotent::KeyReused,
+        }
+    }
+}
+
 /// A reason to reject a request that can be recorded under its idempotency key
 /// and replayed to a retry. By default it is never recorded.
 pub trait RecordedRejection: Send + Sync + 'static {

@@ -1,18 +1,24 @@
 //! Imports of many animals, in chunks, and the progress of each import.
 
+mod update;
 pub mod words;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::{
     category::{Category, CategoryId, CategoryName},
-    idempotency::RecordedRejection,
-    invalid::join_messages,
+    invalid::{Invalid, join_messages},
     json::{FromObject, Object},
-    pet::{NewPet, PetChange, PetId, batch::BatchId},
+    members::Choice,
+    page::set_once,
+    pet::{NewPet, PetId, batch::BatchId},
 };
+
+pub use update::{ComparedMembers, PetUpdate};
+
+pub use crate::pet::batch::{ImportId, ImportPart, StoppedImport};
 
 /// The time for which an import is remembered: an interrupted one can be continued, and a
 /// finished one is not imported twice.
@@ -21,7 +27,8 @@ pub const RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// The maximum number of imports that are remembered: the newest ones.
 pub const MAX_REMEMBERED: i64 = 10_000;
 
-/// The maximum number of new and changed pets in a chunk, which is what other writes may have to wait for.
+/// The maximum number of new and changed pets in a chunk, which is what other writes may have to
+/// wait for.
 pub const MAX_CHUNK_SIZE: usize = 500;
 
 /// The size of the pets of a chunk as JSON, in bytes, from which on no more are added.
@@ -31,23 +38,24 @@ pub const FULL_CHUNK_BYTES: usize = 1 << 20;
 /// the longest names, escaped.
 pub const MAX_CHUNK_BYTES: usize = 2 << 20;
 
-/// Identifies an import: the SHA-256 of a file and its format, or random.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ImportId(pub [u8; 32]);
+/// A run of an import, which may be interrupted and continued. A file that is imported once more
+/// has another run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ImportRun {
+    /// The id that the events of the run have, so that it can be undone.
+    pub batch_id: BatchId,
+    /// The highest id of a pet when the run started. The pets that the run has added itself have
+    /// higher ids, and a record with such an id is not about them.
+    pub last_known_id: i64,
+}
 
-impl ImportId {
-    /// Returns the id that the events of the import have, so that it can be undone.
-    pub fn batch_id(&self) -> BatchId {
-        BatchId::from_bytes(&self.0)
-    }
-
-    /// Returns the import whose events have this id, if it is that of an import.
-    pub fn of_batch(batch: &BatchId) -> Option<Self> {
-        let pairs = batch.as_str().as_bytes().chunks(2);
-        let bytes = pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
-        let bytes = bytes.collect::<Option<Vec<_>>>()?;
-        let id = bytes.try_into().ok().map(Self)?;
-        (id.batch_id() == *batch).then_some(id)
+impl ImportRun {
+    pub fn start(last_known_id: i64) -> Self {
+        Self {
+            batch_id: BatchId::random(),
+            last_known_id,
+        }
     }
 }
 
@@ -55,43 +63,159 @@ impl ImportId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
     pub id: ImportId,
-    /// The number of records that are done.
+    pub run: ImportRun,
+    /// The number of changes that a client of the API has announced. `None` for
+    /// `petstore import`, which counts records of the file.
+    pub rows: Option<i64>,
+    /// The number of records that are done: of the file, or with `rows`, of its changes.
     pub records: i64,
     /// The number of pets that were added.
-    pub pets: i64,
+    pub added: i64,
+    /// The number of pets that were changed.
+    pub changed: i64,
     pub updated_at: Timestamp,
     /// `None` if the import was interrupted or is running.
     pub finished_at: Option<Timestamp>,
+    /// `None` unless it was undone.
+    pub undo: Option<ImportUndo>,
+    /// The number of pets that the undo has kept, because they were changed or ordered since.
+    pub kept: i64,
 }
 
-/// The reason why a chunk was not written. Nothing was changed.
+/// The progress of undoing an import. The record of an import that was undone is kept, so that the
+/// rest of the import is rejected if it is still running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportUndo {
+    /// A part of the import was undone; the rest is to come.
+    Started,
+    /// The whole import was undone, except for pets that were kept.
+    Finished,
+}
+
+impl Choice for ImportUndo {
+    const ALL: &[Self] = &[Self::Started, Self::Finished];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+impl Import {
+    /// Returns the name of its state, as clients see it.
+    pub fn state(&self) -> &'static str {
+        match (self.undo, self.finished_at) {
+            (Some(ImportUndo::Finished), _) => "undone",
+            (Some(ImportUndo::Started), _) => "undoing",
+            (None, Some(_)) => "finished",
+            (None, None) => "started",
+        }
+    }
+
+    /// Returns the reason if a run cannot continue this import.
+    pub fn ensure_continued(&self, run: &BatchId) -> Result<(), StoppedImport> {
+        if self.run.batch_id != *run {
+            Err(StoppedImport::Replaced)
+        } else if self.undo.is_some() {
+            Err(StoppedImport::Undone)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Serialize for Import {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Body<'a> {
+            file: String,
+            batch_id: &'a BatchId,
+            state: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            rows: Option<i64>,
+            done: i64,
+            added: i64,
+            changed: i64,
+            updated_at: Timestamp,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            finished_at: Option<Timestamp>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            kept: Option<i64>,
+        }
+        let body = Body {
+            file: self.id.to_string(),
+            batch_id: &self.run.batch_id,
+            state: self.state(),
+            rows: self.rows,
+            done: self.records,
+            added: self.added,
+            changed: self.changed,
+            updated_at: self.updated_at,
+            finished_at: self.finished_at,
+            kept: (self.kept > 0).then_some(self.kept),
+        };
+        body.serialize(serializer)
+    }
+}
+
+/// The query for the import of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportQuery {
+    pub file: ImportId,
+}
+
+impl ImportQuery {
+    /// Parses a query string. Unknown parameters are ignored.
+    pub fn parse(query: &str) -> Result<Self, Invalid> {
+        let mut file = None;
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            if name == "file" {
+                let parsed = ImportId::parse(&value);
+                let parsed = parsed.map_err(|reason| Invalid::new("file", reason))?;
+                set_once("file", &mut file, parsed)?;
+            }
+        }
+        let required = || Invalid::new("file", "required; must be the SHA-256 of a file");
+        let file = file.ok_or_else(required)?;
+        Ok(Self { file })
+    }
+}
+
+/// The result of writing a chunk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WrittenChunk {
+    /// The sequence number of the newest event before the chunk.
+    pub last_event: i64,
+    pub rejected: Vec<RejectedRecord>,
+}
+
+/// A pet that was not added or changed, because the store has changed since the file was checked.
+/// The message is for the person who imports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
-pub enum ChunkRejection {
-    /// The import is not where the chunk begins: another command continues or has finished it, or
-    /// it is not known anymore.
-    #[error(
-        "another command is importing the same file, so this one has stopped; no animal is imported \
-         twice; if no other command is running, run this one again"
-    )]
-    Outdated,
-    #[error(
-        "animal {holder} now has the microchip {microchip}, which was free when the file was \
-         checked; remove it from one of them"
-    )]
-    MicrochipTaken { microchip: String, holder: i64 },
-    /// The message is for the person who imports.
-    #[error("animal {id} cannot be changed: {reason}")]
-    Update { id: i64, reason: String },
+pub enum RejectedRecord {
+    #[error("{name} was not added: animal {holder} now has the microchip {microchip}")]
+    Add {
+        name: String,
+        microchip: String,
+        holder: i64,
+    },
+    #[error("animal {id} was not changed: {reason}")]
+    Change { id: i64, reason: String },
 }
 
-impl RecordedRejection for ChunkRejection {}
-
-/// A change of a known pet by an import.
+/// A name that an import gives to a category without one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PetUpdate {
-    pub id: PetId,
-    pub change: PetChange,
+#[serde(rename_all = "camelCase")]
+pub struct NamedCategory {
+    #[serde(flatten)]
+    pub category: Category,
+    /// True if the import has chosen the number: no pet has it.
+    pub is_new: bool,
 }
 
 /// A part of an import, written in one transaction together with the progress.
@@ -99,6 +223,7 @@ pub struct PetUpdate {
 #[serde(rename_all = "camelCase")]
 pub struct ImportChunk {
     pub id: ImportId,
+    pub run: ImportRun,
     /// The number of records that are done before the chunk, and after it. A skipped record
     /// counts.
     pub from: i64,
@@ -106,8 +231,8 @@ pub struct ImportChunk {
     pub pets: Vec<NewPet>,
     /// Changes of known pets, each of them once.
     pub updates: Vec<PetUpdate>,
-    /// Names for categories. Those whose id or name is taken are skipped.
-    pub categories: Vec<Category>,
+    /// Categories that have no name yet.
+    pub categories: Vec<NamedCategory>,
     /// True if the import is complete with this chunk, and is never continued.
     pub is_last: bool,
 }
@@ -119,27 +244,27 @@ impl ImportChunk {
         #[serde(deny_unknown_fields, rename_all = "camelCase")]
         struct Chunk<'a> {
             id: ImportId,
+            run: ImportRun,
             from: i64,
             to: i64,
             #[serde(borrow)]
             pets: Vec<&'a RawValue>,
-            #[serde(borrow)]
-            updates: Vec<Update<'a>>,
-            categories: Vec<NamedCategory>,
+            updates: Vec<Update>,
+            categories: Vec<Named>,
             is_last: bool,
         }
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Update<'a> {
+        struct Update {
             id: PetId,
-            #[serde(borrow)]
-            change: &'a RawValue,
+            members: ComparedMembers,
         }
         #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct NamedCategory {
+        #[serde(deny_unknown_fields, rename_all = "camelCase")]
+        struct Named {
             id: i64,
             name: String,
+            is_new: bool,
         }
         let chunk: Chunk = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let size = chunk.pets.len() + chunk.updates.len();
@@ -150,25 +275,24 @@ impl ImportChunk {
             let object = Object::parse(raw.get().as_bytes()).map_err(|error| error.to_string())?;
             NewPet::from_object(&object).map_err(|invalid| join_messages(&invalid))
         };
-        let update = |update: &Update| {
-            let json = update.change.get().as_bytes();
-            let object = Object::parse(json).map_err(|error| error.to_string())?;
-            let change = PetChange::from_object(&object);
-            let change = change.map_err(|invalid| join_messages(&invalid))?;
-            let id = update.id;
-            Ok::<_, String>(PetUpdate { id, change })
-        };
-        let category = |category: &NamedCategory| {
-            let name = CategoryName::parse(&category.name).map_err(|error| error.to_string())?;
-            let id = CategoryId::from_store(category.id);
-            Ok::<_, String>(Category { id, name })
+        let updates = chunk.updates.into_iter();
+        let category = |named: &Named| {
+            let name = CategoryName::parse(&named.name).map_err(|error| error.to_string())?;
+            let id = CategoryId::from_store(named.id);
+            Ok::<_, String>(NamedCategory {
+                category: Category { id, name },
+                is_new: named.is_new,
+            })
         };
         Ok(Self {
             id: chunk.id,
+            run: chunk.run,
             from: chunk.from,
             to: chunk.to,
             pets: chunk.pets.iter().map(pet).collect::<Result<_, _>>()?,
-            updates: chunk.updates.iter().map(update).collect::<Result<_, _>>()?,
+            updates: updates
+                .map(|update| PetUpdate::new(update.id, update.members))
+                .collect::<Result<_, _>>()?,
             categories: (chunk.categories.iter().map(category)).collect::<Result<_, _>>()?,
             is_last: chunk.is_last,
         })

@@ -18,6 +18,29 @@ use serde_json::value::RawValue;
 
 use crate::invalid::{Invalid, quoted};
 
+/// The maximum depth of the value of a member: that of the parser.
+const MAX_DEPTH: usize = 127;
+
+/// Returns the number of levels of the objects and arrays of a JSON value.
+fn depth(json: &str) -> usize {
+    let mut depth: usize = 0;
+    let mut deepest = 0;
+    let mut is_in_string = false;
+    let mut is_escaped = false;
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_in_string = !is_in_string,
+            b'{' | b'[' if !is_in_string => depth += 1,
+            b'}' | b']' if !is_in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
 /// The reason why the bytes are not a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
@@ -65,6 +88,11 @@ impl<'a> Object<'a> {
                     // Drop the position: it counts from the start of the member.
                     let message = e.to_string();
                     let reason = message.split(" at line ").next().unwrap_or_default();
+                    let reason = if depth(text) > MAX_DEPTH {
+                        format!("must not be nested deeper than {MAX_DEPTH} levels")
+                    } else {
+                        reason.into()
+                    };
                     malformed(format!("in member {}: {reason}", quoted(name)))
                 })?;
             }
@@ -176,6 +204,11 @@ impl<'a> Value<'a> {
 
     pub fn as_bool(self) -> Option<bool> {
         self.0.parse().ok()
+    }
+
+    /// Returns the source text.
+    pub(crate) fn as_json(self) -> &'a str {
+        self.0
     }
 
     /// Returns an object. Its member names are unique, as in every value of a parsed body.

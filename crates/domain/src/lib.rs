@@ -6,19 +6,28 @@
 pub mod webhook;
 
 pub mod event;
+pub mod undo;
+
 pub mod import;
+
+pub mod register;
+pub mod sales;
 
 pub mod category;
 pub mod order;
 pub mod pet;
+pub mod photo;
 
 pub mod api_key;
+pub mod period;
+
 pub mod page;
 
 pub mod date;
 pub mod idempotency;
 pub mod party;
 pub mod price;
+pub mod settings;
 pub mod text;
 
 pub mod case_fold;

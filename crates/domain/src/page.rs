@@ -69,20 +69,30 @@ impl Sort {
 
 /// The list that a cursor belongs to, identified by a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListKind(pub u8);
+#[repr(u8)]
+pub enum ListKind {
+    Categories = b'c',
+    Deliveries = b'd',
+    ApiKeys = b'k',
+    Orders = b'o',
+    Pets = b'p',
+    Register = b'r',
+    Webhooks = b'w',
+}
 
 /// The end of a page: the sort key of its last item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Empty, unless the list is sorted by name.
-    pub name: CompactString,
+    /// The sort key before the id: a folded name, a day or a time. Empty if the list is sorted by
+    /// id.
+    pub key: CompactString,
     pub id: i64,
 }
 
 impl Position {
     pub fn of_id(id: i64) -> Self {
         Self {
-            name: CompactString::default(),
+            key: CompactString::default(),
             id,
         }
     }
@@ -113,21 +123,21 @@ impl Cursor {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok();
         let cursor = bytes.and_then(|bytes| {
             let (head, checksum) = bytes.split_last_chunk::<4>()?;
-            let (head, name) = head.split_at_checked(14)?;
+            let (head, key) = head.split_at_checked(14)?;
             let cursor = Self {
                 query: u32::from_be_bytes(head[2..6].try_into().ok()?),
                 position: Position {
                     id: i64::from_be_bytes(head[6..].try_into().ok()?),
-                    name: CompactString::from_utf8(name).ok()?,
+                    key: CompactString::from_utf8(key).ok()?,
                 },
             };
             let is_intact =
                 crc32fast::hash(&bytes[..bytes.len() - 4]) == u32::from_be_bytes(*checksum);
-            // No name contains NUL, and PostgreSQL rejects it.
-            let name = &cursor.position.name;
-            let is_name = !name.contains('\0') && name.chars().count() <= MAX_NAME_CHARS;
-            let is_valid = is_intact && is_name;
-            (is_valid && head[..2] == [Self::VERSION, list.0]).then_some(cursor)
+            // No key contains NUL, and PostgreSQL rejects it.
+            let key = &cursor.position.key;
+            let is_key = !key.contains('\0') && key.chars().count() <= MAX_NAME_CHARS;
+            let is_valid = is_intact && is_key;
+            (is_valid && head[..2] == [Self::VERSION, list as u8]).then_some(cursor)
         });
         cursor.ok_or_else(|| {
             let reason = "not a valid cursor for this list; take it from the link of the \
@@ -138,10 +148,10 @@ impl Cursor {
 
     fn to_bytes(&self, list: ListKind) -> Vec<u8> {
         let Self { query, position } = self;
-        let mut bytes = vec![Self::VERSION, list.0];
+        let mut bytes = vec![Self::VERSION, list as u8];
         bytes.extend(query.to_be_bytes());
         bytes.extend(position.id.to_be_bytes());
-        bytes.extend(position.name.as_bytes());
+        bytes.extend(position.key.as_bytes());
         bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
         bytes
     }
@@ -151,7 +161,7 @@ impl Cursor {
 pub type Parameters<'a> = Vec<(&'static str, Cow<'a, str>)>;
 
 /// The filter of a list. Its type also determines the list.
-pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
+pub trait Filter: Clone + Eq + Hash + Send + 'static {
     const LIST: ListKind;
     /// True if the list can be reversed.
     const SORTABLE: bool = true;
@@ -166,12 +176,6 @@ pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
     /// Returns the query parameters that produce this filter, always in the same form.
     fn parameters(&self) -> Parameters<'_> {
         Vec::new()
-    }
-
-    /// Returns true if an item that an index has found also matches the parts of the filter that
-    /// the index does not cover.
-    fn matches(&self, _: &Self::Item) -> bool {
-        true
     }
 
     /// Returns the position by which the list sorts an item.
@@ -215,11 +219,18 @@ pub struct ListQuery<F> {
 impl<F: Filter> ListQuery<F> {
     /// Parses a query string. Unknown parameters are ignored. A cursor must come from a
     /// page with the same filter and sort order.
-    pub fn parse(query: &str) -> Result<Self, Invalid> {
+    pub fn parse(query: &str) -> Result<Self, Invalid>
+    where
+        F: Default,
+    {
+        Self::parse_with(F::default(), query)
+    }
+
+    /// Parses a query string, whose other parameters set the filter.
+    pub fn parse_with(mut filter: F, query: &str) -> Result<Self, Invalid> {
         let mut limit = None;
         let mut sort = None;
         let mut cursor = None;
-        let mut filter = F::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 "limit" => set_once("limit", &mut limit, PageLimit::parse(&value)?)?,

@@ -7,7 +7,6 @@ mod metadata;
 mod microchip;
 mod search;
 mod statuses;
-pub mod undo;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +18,7 @@ use crate::{
     members::{Choice, Errors, resource},
     page::parse_positive_decimal,
     party::Source,
+    photo::{Photo, Photos},
     price::Price,
     text::{Lines, Text},
 };
@@ -56,9 +56,22 @@ resource! {
         source "source": Source,
         metadata "metadata": Metadata,
     }
+    assigned {
+        photos "photos": Photos,
+    }
 }
 
 impl Pet {
+    pub fn photos(&self) -> &[Photo] {
+        self.photos.as_ref().map_or(&[], Photos::as_slice)
+    }
+
+    /// Returns the pet with other photos.
+    pub fn with_photos(self, photos: Vec<Photo>) -> Self {
+        let photos = Photos::new(photos);
+        Self { photos, ..self }
+    }
+
     /// Returns the number of the microchip, which no other pet may have until this one is sold.
     pub fn claimed_microchip(&self) -> Option<&Microchip> {
         claimed(self.microchip.as_ref(), self.status)

@@ -25,9 +25,9 @@ object! {
 /// The number of the smallest units of a currency, such as cents: 0 to 10^12.
 pub type Amount = Integer<0, 1_000_000_000_000>;
 
-/// An active currency of ISO 4217, by its code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Currency(&'static str);
+/// A currency of ISO 4217, by its code. Clients can only use active ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Currency([u8; 3]);
 
 /// Currencies with two digits after the decimal point. Funds, metals and test codes are left out.
 const TWO_DIGITS: &str = "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD \
@@ -42,22 +42,30 @@ const THREE_DIGITS: &str = "BHD IQD JOD KWD LYD OMR TND";
 impl Currency {
     /// Parses a code. Returns the reason if there is no such currency.
     pub fn parse(code: &str) -> Result<Self, String> {
-        match DIGITS.get_key_value(code) {
-            Some((code, _)) => Ok(Self(code)),
-            None => Err(format!(
+        let known = Self::from_store(code).filter(|_| DIGITS.contains_key(code));
+        known.ok_or_else(|| {
+            format!(
                 "must be the code of a currency (ISO 4217), such as EUR or USD, got {}",
                 quoted(code)
-            )),
-        }
+            )
+        })
     }
 
-    pub fn as_str(self) -> &'static str {
-        self.0
+    /// Reads a code that was stored. It may be that of a currency that is no longer active. Returns
+    /// `None` if it is not a code.
+    pub fn from_store(code: &str) -> Option<Self> {
+        let letters: [u8; 3] = code.as_bytes().try_into().ok()?;
+        let is_code = letters.iter().all(u8::is_ascii_uppercase);
+        is_code.then_some(Self(letters))
+    }
+
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.0).expect("the letters are ASCII")
     }
 
     /// Returns the number of digits after the decimal point.
-    fn digits(self) -> usize {
-        DIGITS[self.0]
+    pub fn digits(self) -> usize {
+        DIGITS.get(self.as_str()).copied().unwrap_or(2)
     }
 }
 
@@ -73,7 +81,7 @@ static DIGITS: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
 
 impl Serialize for Currency {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0)
+        serializer.serialize_str(self.as_str())
     }
 }
 
@@ -87,7 +95,7 @@ impl Scalar for Currency {
     }
 
     fn to_cell(&self) -> String {
-        self.0.into()
+        self.as_str().into()
     }
 }
 
@@ -157,6 +165,16 @@ fn parse_decimal(text: &str, digits: usize) -> Option<Amount> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_currency_that_is_no_longer_active_can_be_read() {
+        assert!(Currency::parse("DEM").is_err());
+        let mark = Currency::from_store("DEM").unwrap();
+        assert_eq!((mark.as_str(), mark.digits()), ("DEM", 2));
+        for malformed in ["", "eur", "EU", "EURO", "€"] {
+            assert_eq!(Currency::from_store(malformed), None, "{malformed}");
+        }
+    }
 
     #[test]
     fn amounts_are_written_with_the_digits_of_the_currency() {

@@ -22,8 +22,9 @@ use tokio::{
 };
 
 use domain::{
-    import::{ChunkRejection, ImportChunk, ImportId},
-    pet::{batch::BatchId, undo::UndoOutcome},
+    import::{ImportChunk, ImportId, MAX_CHUNK_BYTES, StoppedImport, WrittenChunk},
+    pet::batch::BatchId,
+    undo::UndoOutcome,
 };
 use system::atomic_file::side_file;
 
@@ -36,9 +37,9 @@ const MAX_CONNECTIONS: usize = 8;
 /// the client waits for the service.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The maximum size of a reply, which is at most one sentence, or 1,000 animals that were not
-/// changed back. The socket may be that of another program.
-const MAX_REPLY_BYTES: u64 = 256 << 10;
+/// The maximum size of a reply, which names at most the animals of one chunk. The socket may be
+/// that of another program.
+const MAX_REPLY_BYTES: u64 = MAX_CHUNK_BYTES as u64;
 
 /// The maximum length of a socket address. Linux allows 108 bytes for the path, including a NUL.
 const MAX_ADDRESS_BYTES: usize = 107;
@@ -48,7 +49,8 @@ const MAX_ADDRESS_BYTES: usize = 107;
 #[serde(rename_all = "camelCase")]
 enum Request<C> {
     Import(C),
-    Forget(ImportId),
+    /// The import, and its run.
+    Forget(ImportId, BatchId),
     /// The batch, and the sequence number below which to continue.
     Undo(BatchId, Option<i64>),
 }
@@ -56,9 +58,8 @@ enum Request<C> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Reply {
-    /// Has the sequence number of the newest event before the chunk.
-    Imported(i64),
-    Rejected(ChunkRejection),
+    Imported(WrittenChunk),
+    Stopped(StoppedImport),
     Forgotten,
     /// `None` if the log has no changes of the batch.
     Undone(Option<UndoOutcome>),
@@ -179,14 +180,14 @@ impl ImportConnection {
         }
     }
 
-    /// Writes a chunk. Returns the sequence number of the newest event before it.
+    /// Writes a chunk.
     pub async fn write(
         &mut self,
         chunk: &ImportChunk,
-    ) -> Result<Result<i64, ChunkRejection>, ServiceError> {
+    ) -> Result<Result<WrittenChunk, StoppedImport>, ServiceError> {
         match self.send(Request::Import(chunk)).await? {
-            Reply::Imported(last_event) => Ok(Ok(last_event)),
-            Reply::Rejected(rejection) => Ok(Err(rejection)),
+            Reply::Imported(written) => Ok(Ok(written)),
+            Reply::Stopped(stopped) => Ok(Err(stopped)),
             Reply::Error(error) => Err(error),
             _ => Err(unexpected()),
         }
@@ -205,9 +206,9 @@ impl ImportConnection {
         }
     }
 
-    /// Deletes the record of an import.
-    pub async fn forget(&mut self, id: ImportId) -> Result<(), ServiceError> {
-        match self.send(Request::Forget(id)).await? {
+    /// Deletes the record of a run.
+    pub async fn forget(&mut self, id: ImportId, run: &BatchId) -> Result<(), ServiceError> {
+        match self.send(Request::Forget(id, run.clone())).await? {
             Reply::Error(error) => Err(error),
             _ => Ok(()),
         }

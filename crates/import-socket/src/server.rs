@@ -22,7 +22,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     IDLE_TIMEOUT, MAX_CONNECTIONS, Reply, Request, ServiceError, address, line, socket_path,
 };
-use domain::import::{ChunkRejection, ImportChunk, MAX_CHUNK_BYTES};
+use domain::import::{ImportChunk, MAX_CHUNK_BYTES, RejectedRecord, StoppedImport, WrittenChunk};
 use store::{Error, Store};
 
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -93,6 +93,7 @@ impl ImportServer {
                         store: self.store.clone(),
                         stop: self.stop.clone(),
                         pets: 0,
+                        changed: 0,
                     };
                     connections.spawn(connection.serve());
                 }
@@ -113,15 +114,17 @@ struct Connection {
     stream: BufReader<UnixStream>,
     store: Arc<Store>,
     stop: CancellationToken,
-    /// The number of pets that were written.
+    /// The number of pets that were added.
     pets: usize,
+    /// The number of pets that were changed.
+    changed: usize,
 }
 
 impl Connection {
     async fn serve(mut self) {
         let _ = self.serve_requests().await;
-        if self.pets > 0 {
-            tracing::info!(pets = self.pets, "pets imported");
+        if self.pets + self.changed > 0 {
+            tracing::info!(pets = self.pets, changed = self.changed, "pets imported");
         }
     }
 
@@ -155,14 +158,15 @@ impl Connection {
             Request::Import(chunk) => {
                 let chunk = ImportChunk::parse(chunk.get()).map_err(ServiceError::Refused)?;
                 let written = self.import(chunk).await;
-                written.map(|written| written.map_or_else(Reply::Rejected, Reply::Imported))
+                written.map(|written| written.map_or_else(Reply::Stopped, Reply::Imported))
             }
-            Request::Forget(id) => {
-                let result = self.store.import_forget(id).await;
+            Request::Forget(id, run) => {
+                let result = self.store.import_forget(id, &run).await;
                 result.map(|()| Reply::Forgotten)
             }
             Request::Undo(batch, below) => {
-                let undone = self.store.undo_part(&batch, below).await;
+                let undo = || self.store.undo_part(&batch, below);
+                let undone = when_accepted(&self.stop, undo).await;
                 undone.map(Reply::Undone)
             }
         };
@@ -173,20 +177,33 @@ impl Connection {
         })
     }
 
-    /// Writes a chunk. Waits while the queue is full: requests of clients are shed then, but an
-    /// import has time.
-    async fn import(&mut self, chunk: ImportChunk) -> Result<Result<i64, ChunkRejection>, Error> {
-        loop {
-            match self.store.pet_import(chunk.clone()).await {
-                Err(Error::Overloaded) if !self.stop.is_cancelled() => {
-                    sleep(OVERLOAD_RETRY_INTERVAL).await;
-                }
-                Ok(Ok(last_event)) => {
-                    self.pets += chunk.pets.len();
-                    return Ok(Ok(last_event));
-                }
-                result => return result,
-            }
+    async fn import(
+        &mut self,
+        chunk: ImportChunk,
+    ) -> Result<Result<WrittenChunk, StoppedImport>, Error> {
+        let write = || self.store.pet_import(chunk.clone());
+        let result = when_accepted(&self.stop, write).await?;
+        if let Ok(written) = &result {
+            let is_add = |it: &&RejectedRecord| matches!(it, RejectedRecord::Add { .. });
+            let not_added = written.rejected.iter().filter(is_add).count();
+            let not_changed = written.rejected.len() - not_added;
+            self.pets += chunk.pets.len().saturating_sub(not_added);
+            self.changed += chunk.updates.len().saturating_sub(not_changed);
+        }
+        Ok(result)
+    }
+}
+
+/// Writes. Waits while the queue is full: requests of clients are shed then, but an import has
+/// time.
+async fn when_accepted<T, F: Future<Output = Result<T, Error>>>(
+    stop: &CancellationToken,
+    write: impl Fn() -> F,
+) -> Result<T, Error> {
+    loop {
+        match write().await {
+            Err(Error::Overloaded) if !stop.is_cancelled() => sleep(OVERLOAD_RETRY_INTERVAL).await,
+            result => return result,
         }
     }
 }
@@ -235,7 +252,25 @@ impl Drop for Listener {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_write_waits_while_the_queue_is_full() {
+        let stop = CancellationToken::new();
+        let attempts = Cell::new(0);
+        let write = || {
+            attempts.set(attempts.get() + 1);
+            let is_full = attempts.get() < 3;
+            future::ready((!is_full).then_some(()).ok_or(Error::Overloaded))
+        };
+        assert!(when_accepted(&stop, write).await.is_ok());
+        assert_eq!(attempts.get(), 3);
+        stop.cancel();
+        let write = || future::ready(Err::<(), _>(Error::Overloaded));
+        assert!(when_accepted(&stop, write).await.is_err());
+    }
 
     /// Otherwise, a few suspended commands would keep all others out.
     #[tokio::test]

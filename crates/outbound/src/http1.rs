@@ -145,8 +145,8 @@ pub async fn connect(
         return Ok(Either::Left(stream));
     };
     // Neither a certificate nor the server name indication has a final dot.
-    let name = ServerName::try_from(host.trim_end_matches('.').to_string());
-    let name = name.map_err(|error| Error::Tls(io::Error::other(error)))?;
+    let name = ServerName::try_from(host.trim_end_matches('.').to_string())
+        .map_err(|error| Error::Tls(io::Error::other(error)))?;
     let handshake = TlsConnector::from(config.clone()).connect(name, stream);
     let stream = timeout_at(deadline, handshake).await?;
     stream.map(Either::Right).map_err(Error::Tls)

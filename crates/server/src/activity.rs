@@ -254,10 +254,10 @@ impl Activity {
         }
     }
 
-    /// Returns the reason why the connection may be evicted, if there is one, and the time for which
-    /// it has been waiting for its client. A client is slow if it takes longer than `slow_after` to
-    /// send a request or to read a response. A new connection counts as idle only after the same
-    /// time, because in a burst of connections its request is still on its way.
+    /// Returns the reason why the connection may be evicted, if there is one, and the time for
+    /// which it has been waiting for its client. A client is slow if it takes longer than
+    /// `slow_after` to send a request or to read a response. A new connection counts as idle only
+    /// after the same time, because in a burst of connections its request is still on its way.
     pub fn evictable(
         &self,
         now: Instant,

@@ -1,11 +1,10 @@
-//! The body of a response: complete in memory, or a stream that lasts as long as the client
-//! reads.
+//! The body of a response: complete in memory, read in parts as the client takes them, or a
+//! stream that lasts as long as the client reads.
 
 use std::{
-    convert::Infallible,
-    fmt,
+    error, fmt,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -15,11 +14,80 @@ use hyper::body::{Body, Frame, SizeHint};
 
 pub enum ResponseBody {
     Complete(Full<Bytes>),
-    /// Produced only as fast as the client reads it.
+    Parts(Parts),
+    /// Without an end that is known in advance. Produced only as fast as the client reads it.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
+/// A body whose length is known, and whose parts are read one by one, as fast as the client takes
+/// them: no more than a few are in memory.
+pub struct Parts {
+    parts: Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>,
+    /// The number of bytes that are still to be read.
+    remaining: u64,
+}
+
+/// The rest of a body cannot be read. The response is cut off, so that the client notices.
+#[derive(Debug, thiserror::Error)]
+#[error("the rest of the response cannot be read")]
+pub struct BodyError(#[source] Box<dyn error::Error + Send + Sync>);
+
+impl BodyError {
+    pub fn new(cause: impl error::Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(cause))
+    }
+}
+
+/// The parts have other lengths than the body should have.
+#[derive(Debug, thiserror::Error)]
+#[error("the parts of the response have another length than announced")]
+struct LengthMismatch;
+
+/// The most bytes of a body in parts that are in memory: a part that is being sent, and the next.
+pub(super) const PARTS_IN_MEMORY: usize = 128 << 10;
+
+impl Parts {
+    /// Takes the next part. A body of another length than announced would be taken for a part of
+    /// the next response.
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if self.remaining == 0 {
+            return Poll::Ready(None);
+        }
+        let part = ready!(self.parts.poll_next_unpin(cx));
+        let part = part.unwrap_or_else(|| Err(BodyError::new(LengthMismatch)));
+        let counted = part.and_then(|bytes| {
+            let rest = self.remaining.checked_sub(bytes.len() as u64);
+            self.remaining = rest.ok_or_else(|| BodyError::new(LengthMismatch))?;
+            Ok(bytes)
+        });
+        if let Err(BodyError(cause)) = &counted {
+            tracing::error!(%cause, "response cut off");
+        }
+        Poll::Ready(Some(counted))
+    }
+}
+
 impl ResponseBody {
+    /// Creates a body of `length` bytes, which is read in parts of at most 64 KiB.
+    pub fn parts(
+        length: u64,
+        parts: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
+    ) -> Self {
+        Self::Parts(Parts {
+            parts: Box::pin(parts),
+            remaining: length,
+        })
+    }
+
+    /// Returns the number of bytes that are in memory while the client does not read.
+    pub(super) fn bytes_in_memory(&self) -> usize {
+        let length = self.size_hint().lower() as usize;
+        match self {
+            Self::Parts(_) => length.min(PARTS_IN_MEMORY),
+            Self::Complete(_) | Self::Stream(_) => length,
+        }
+    }
+
     pub fn stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(Box::pin(chunks))
     }
@@ -41,6 +109,7 @@ impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Complete(body) => body.fmt(f),
+            Self::Parts(_) => f.write_str("Parts"),
             Self::Stream(_) => f.write_str("Stream"),
         }
     }
@@ -48,14 +117,21 @@ impl fmt::Debug for ResponseBody {
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
-            Self::Complete(body) => Pin::new(body).poll_frame(cx),
+            Self::Complete(body) => {
+                let frame = Pin::new(body).poll_frame(cx);
+                frame.map_err(|never| match never {})
+            }
+            Self::Parts(parts) => {
+                let part = parts.poll_part(cx);
+                part.map(|part| part.map(|part| part.map(Frame::data)))
+            }
             Self::Stream(chunks) => {
                 let chunk = chunks.poll_next_unpin(cx);
                 chunk.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
@@ -66,6 +142,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Complete(body) => body.is_end_stream(),
+            Self::Parts(parts) => parts.remaining == 0,
             Self::Stream(_) => false,
         }
     }
@@ -73,7 +150,11 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Complete(body) => body.size_hint(),
+            Self::Parts(parts) => SizeHint::with_exact(parts.remaining),
             Self::Stream(_) => SizeHint::default(),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

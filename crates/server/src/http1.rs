@@ -9,13 +9,8 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::Either};
-use http::{HeaderValue, Method, header};
-use hyper::{
-    Request,
-    body::{Body, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
+use http::{HeaderValue, Method, Version, header};
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -23,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    Client, Limits, ResponseBody, Server, Service,
+    Client, Limits, Response, ResponseBody, Server, Service,
     activity::{Eviction, HeldMemory},
     closing::{FIRST_REQUEST_GRACE, close, reject_evicted},
     connections::{Slot, Stop},
@@ -36,6 +31,14 @@ use super::{
 
 /// A request body up to this size is not charged to the connection.
 const SMALL_BODY_BYTES: usize = 4 << 10;
+
+/// The reason why hyper is done with a connection.
+enum ServeEnd {
+    Ended,
+    CutOff,
+    /// The next response is a stream, for a request of this version.
+    Stream(Version, Response),
+}
 
 const LOCK: &str = "no task panics while holding the lock";
 
@@ -73,8 +76,7 @@ pub(super) async fn serve<S: Service>(
         // An async block would copy the service's future once more.
         response.then(move |mut response| {
             drop(held);
-            let response_bytes = response.body().size_hint().lower();
-            activity.set_response_bytes(response_bytes as usize);
+            activity.set_response_bytes(response.body().bytes_in_memory());
             if is_last || slot.closes_after_response() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
@@ -98,11 +100,14 @@ pub(super) async fn serve<S: Service>(
         .serve_connection(TokioIo::new(stream), service);
     // Completes when the connection ends, or when a response is a stream.
     let served = poll_fn(|cx| match connection.poll_unpin(cx) {
-        Poll::Ready(_) => Poll::Ready(None),
+        // The rest of a response cannot be read. The client must notice, so nothing is closed
+        // gracefully.
+        Poll::Ready(Err(error)) if error.is_user() => Poll::Ready(ServeEnd::CutOff),
+        Poll::Ready(_) => Poll::Ready(ServeEnd::Ended),
         // Waits until hyper has written what comes first.
         Poll::Pending if activity.request.is_busy() && !activity.is_blocked() => {
             match streamed.lock().expect(LOCK).take() {
-                Some(response) => Poll::Ready(Some(response)),
+                Some((version, response)) => Poll::Ready(ServeEnd::Stream(version, response)),
                 None => Poll::Pending,
             }
         }
@@ -111,8 +116,11 @@ pub(super) async fn serve<S: Service>(
     let stop = tokio::select! {
         biased;
         served = served => match served {
-            None => return close_after_connect(connection.into_parts().io.into_inner()).await,
-            Some((version, response)) => {
+            ServeEnd::CutOff => return,
+            ServeEnd::Ended => {
+                return close_after_connect(connection.into_parts().io.into_inner()).await;
+            }
+            ServeEnd::Stream(version, response) => {
                 let stream = connection.into_parts().io.into_inner();
                 return streamed_response::send(stream, version, response, slot).await;
             }
@@ -130,7 +138,11 @@ pub(super) async fn serve<S: Service>(
             }
             Pin::new(&mut connection).graceful_shutdown();
             tokio::select! {
-                _ = &mut connection => {}
+                ended = &mut connection => {
+                    if ended.is_err_and(|error| error.is_user()) {
+                        return;
+                    }
+                }
                 () = slot.reset() => return,
             }
             close_after_connect(connection.into_parts().io.into_inner()).await;

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     future::poll_fn,
+    mem,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
@@ -25,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    Client, Limits, ResponseBody, Server, Service,
+    BodyError, Client, Limits, ResponseBody, Server, Service,
     activity::{ActiveRequest, Activity, Eviction, OpenStream, QueuedRequest, UnsentResponse},
     closing::{CLOSE_TIMEOUT, close},
     connections::{Slot, Stop},
@@ -137,12 +138,12 @@ pub async fn serve<S: Service>(
     connection.as_mut().graceful_shutdown();
     // Let requests in flight finish. Do not wait for a client that ignores GOAWAY or
     // does not read its last responses, nor for streams: at shutdown the service has ended
-    // them. A client has until the next check to start reading.
+    // them. After a response, the client has until the next check to start reading it.
     let mut was_active = activity.is_active();
     let closed = close(connection, || {
-        let is_reading = progress.is_reading() || was_active;
-        was_active = activity.is_active();
-        was_active || activity.has_unsent() && is_reading
+        let is_reading = progress.is_reading();
+        let had_request = mem::replace(&mut was_active, activity.is_active());
+        had_request || was_active || activity.has_unsent() && is_reading
     });
     tokio::select! {
         () = closed => {}
@@ -238,6 +239,8 @@ struct TrackedBody {
 }
 
 enum TrackedResponse {
+    /// Counts as unsent until the last part is taken; each part then counts by itself.
+    Parts(UnsentResponse),
     /// Counts as unsent until the chunk with all bytes takes over.
     Complete(Option<UnsentResponse>),
     Stream(OpenStream),
@@ -250,6 +253,7 @@ impl TrackedBody {
                 let length = bytes.size_hint().lower() as usize;
                 TrackedResponse::Complete(Some(active.end(length)))
             }
+            ResponseBody::Parts(_) => TrackedResponse::Parts(active.end(0)),
             ResponseBody::Stream(_) => TrackedResponse::Stream(active.stream()),
         };
         Self { body, response }
@@ -281,18 +285,19 @@ impl Buf for TrackedBytes {
 
 impl Body for TrackedBody {
     type Data = TrackedBytes;
-    type Error = Infallible;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<TrackedBytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<TrackedBytes>, BodyError>>> {
         let this = &mut *self;
         let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
         let response = &mut this.response;
         let track = |bytes: Bytes| TrackedBytes {
             unsent: match response {
                 TrackedResponse::Complete(unsent) => unsent.take(),
+                TrackedResponse::Parts(response) => Some(response.part(bytes.len())),
                 TrackedResponse::Stream(stream) => Some(stream.respond(bytes.len())),
             },
             bytes,

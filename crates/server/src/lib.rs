@@ -34,7 +34,8 @@ use hyper::body::Incoming;
 use telemetry::metrics::{Counter, Gauge};
 
 use activity::Activity;
-pub use body::ResponseBody;
+pub use activity::HeldMemory;
+pub use body::{BodyError, ResponseBody};
 pub use connections::{RESERVED_CONNECTIONS, client_network};
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, MAX_LARGE_BODY_BYTES};
 pub use message::{header_values, validate};
@@ -82,11 +83,17 @@ pub type Response = http::Response<ResponseBody>;
 
 /// The client of a connection.
 #[derive(Clone, Copy)]
-pub struct Client<'a>(&'a Activity);
+pub struct Client<'a>(&'a Arc<Activity>);
 
 impl Client<'_> {
     pub fn address(self) -> IpAddr {
         self.0.client()
+    }
+
+    /// Charges memory to the connection until it is dropped. The transport itself charges each
+    /// body, up to [`MAX_LARGE_BODY_BYTES`].
+    pub fn hold(self, bytes: usize) -> HeldMemory {
+        HeldMemory::new(self.0, bytes)
     }
 
     /// Records the principal that the service has authenticated. Connections share memory fairly

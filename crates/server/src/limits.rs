@@ -33,11 +33,15 @@ pub(super) fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
     path + headers.sum::<usize>()
 }
 
-/// The most memory that the body of a request can take.
+/// The most memory that the body of a request can take. A body that is longer than a large one is
+/// not read, or by a service that charges the rest when it does ([`Client::hold`]): until then it
+/// takes no more than the buffer of the transport.
+///
+/// [`Client::hold`]: crate::Client::hold
 pub(super) fn max_body_bytes(body: &Incoming) -> usize {
     match body.size_hint().upper() {
-        Some(length) => length.min(MAX_LARGE_BODY_BYTES as u64) as usize,
-        None => MAX_BODY_BYTES,
+        Some(length) if length <= MAX_LARGE_BODY_BYTES as u64 => length as usize,
+        _ => MAX_BODY_BYTES,
     }
 }
 

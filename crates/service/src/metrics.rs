@@ -98,7 +98,8 @@ impl MetricsEndpoint {
         );
         text.counter(
             "petstore_shed_requests_total",
-            "Requests rejected because too many were in flight or queued.",
+            "Requests rejected because too many were in flight or queued, or because a limit on \
+             batches, reports or test deliveries was reached.",
             metrics.shed.get(),
         );
         text.gauge(
@@ -275,8 +276,8 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
         }
     }
     let commits = store.commits;
-    text.histograms("petstore_commit_batch_size", "Writes that shared a commit.")
-        .histogram(&[], &commits.batch_sizes);
+    text.histograms("petstore_commit_group_size", "Writes that shared a commit.")
+        .histogram(&[], &commits.group_sizes);
     text.histograms(
         "petstore_commit_duration_seconds",
         "Time from the first statement of a commit until it was durable.",

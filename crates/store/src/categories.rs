@@ -4,17 +4,18 @@ use super::{
     Error, Store,
     command::Command,
     draft::Draft,
-    rows::{LoggedChange, Stored},
+    row_keys::Keys,
+    rows::{LoggedChange, Stored, to_json},
     table::{Value, columns},
-    tables::Keys,
 };
 use domain::{
     category::{
-        Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, CategoryUpsert,
-        ExpectedCategory, decide_deletion, decide_upsert,
+        Category, CategoryFilter, CategoryId, CategoryRejection, CategoryUpsert, ExpectedCategory,
+        decide_deletion, decide_upsert,
     },
     event::EventType,
     page::{ListQuery, Page},
+    pet::batch::BatchId,
 };
 
 statements! {
@@ -23,6 +24,7 @@ statements! {
 
 struct NameCategory {
     category: Category,
+    batch_id: Option<BatchId>,
     expected: ExpectedCategory,
 }
 
@@ -33,6 +35,10 @@ impl Command for NameCategory {
     fn keys(&self, keys: &mut Keys) {
         keys.categories.push(self.category.id);
         keys.category_names.push(self.category.name.folded());
+    }
+
+    fn batch_id(&self) -> Option<&BatchId> {
+        self.batch_id.as_ref()
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CategoryUpsert, CategoryRejection> {
@@ -76,6 +82,10 @@ impl Stored for Category {
         true
     }
 
+    fn resource(&self) -> Option<String> {
+        Some(to_json(self))
+    }
+
     fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
         let (kind, category) = match after {
             Some(after) => (EventType::CategoryUpdated, after),
@@ -86,17 +96,21 @@ impl Stored for Category {
 }
 
 impl Store {
-    /// Names a category, which must be in the expected state.
+    /// Names a category, which must be in the expected state. With `batch_id`, the change is part
+    /// of a batch.
     pub async fn category_put(
         &self,
         api_key_id: i64,
-        id: CategoryId,
-        name: CategoryName,
+        category: Category,
+        batch_id: Option<BatchId>,
         expected: ExpectedCategory,
     ) -> Result<Result<CategoryUpsert, CategoryRejection>, Error> {
-        let category = Category { id, name };
-        self.execute_once(Some(api_key_id), NameCategory { category, expected })
-            .await
+        let command = NameCategory {
+            category,
+            batch_id,
+            expected,
+        };
+        self.execute_once(Some(api_key_id), command).await
     }
 
     /// Deletes the name of a category. With `expected`, it must still be that one.

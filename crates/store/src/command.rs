@@ -1,12 +1,11 @@
 //! Commands: writes that are decided from rows in pure code.
 //!
-//! A command names the rows that it reads, and decides in pure code what it changes. Both
-//! databases run a batch of commands in the same way: load the rows, decide one command
-//! after the other, write what has changed, commit. Idempotency keys are handled here, around
-//! all of them.
+//! A command names the rows that it reads. Both databases run a commit group of commands in the
+//! same way: load the rows, decide one command after the other, write what has changed, commit.
+//! Idempotency keys are handled here, around all of them.
 //!
 //! A command that decides because a row does not exist needs a row lock that the creator of
-//! that row takes too, or a unique index: then the batch is run again.
+//! that row takes too, or a unique index: if that index rejects the change, the group runs again.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,14 +13,15 @@ use std::{
 };
 
 use compact_str::CompactString;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 
 use super::{
     draft::Draft,
     error::Error,
-    rows::{Access, Keyed, RowChange, Stored},
-    tables::{IdempotencyRecord, Keys},
+    row_keys::Keys,
+    rows::{Access, Keyed, RowChange, Stored, to_json},
+    tables::IdempotencyRecord,
     working_set::{ChangeContext, NewIds, WorkingSet},
 };
 use domain::{
@@ -32,6 +32,10 @@ use domain::{
 /// The stored outcome of a request that succeeded.
 const SUCCEEDED: &str = "succeeded";
 
+/// The size of large writes that share a commit, in bytes: a large commit takes long, and all of
+/// its callers wait for it.
+pub(super) const MAX_GROUP_BYTES: usize = 2 << 20;
+
 /// The queue of PostgreSQL that a command waits in, so that quick commands do not wait for
 /// slow ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub(super) enum Lane {
     Create,
     /// Reads and locks rows first: two round trips.
     Change,
-    /// Imports, and work in the background.
+    /// Large writes (imports, batches, undo, photos), and work in the background.
     Bulk,
 }
 
@@ -61,6 +65,11 @@ pub(super) trait Command: Send + 'static {
     /// order that claims a pet is loaded with the pet, and the pet of an order with the order.
     fn keys(&self, keys: &mut Keys);
 
+    /// The size of what is written, in bytes, if it is large.
+    fn payload_bytes(&self) -> usize {
+        0
+    }
+
     /// Decides the changes. It may run more than once, and has no effect outside `draft`.
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Self::Output, Self::Rejection>;
 
@@ -70,23 +79,30 @@ pub(super) trait Command: Send + 'static {
     }
 
     /// Returns what an idempotency key remembers.
-    fn recorded(_: &Self::Output) -> Recorded {
-        Recorded::of_id(0)
+    fn recorded(_: &Self::Output) -> RecordedResult {
+        RecordedResult::of_id(0)
     }
 }
 
 /// The part of a result that an idempotency key remembers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Recorded {
+pub(super) struct RecordedResult {
     /// The id of the resource.
     pub(super) id: i64,
     /// The result as JSON, if an id is not enough.
     pub(super) results: Option<String>,
 }
 
-impl Recorded {
+impl RecordedResult {
     pub(super) fn of_id(id: i64) -> Self {
         Self { id, results: None }
+    }
+
+    pub(super) fn of_json(id: i64, result: &impl Serialize) -> Self {
+        Self {
+            id,
+            results: Some(to_json(result)),
+        }
     }
 
     /// Parses the recorded JSON.
@@ -101,7 +117,7 @@ impl Recorded {
 pub(super) enum Reply<T, R> {
     Executed(Result<T, R>),
     /// A retry: the recorded result of the first request, or its rejection.
-    Replayed(Result<Recorded, R>),
+    Replayed(Result<RecordedResult, R>),
     KeyReused,
 }
 
@@ -129,15 +145,31 @@ impl<T, R> Reply<T, R> {
             Self::KeyReused => Idempotent::KeyReused,
         })
     }
+
+    /// Returns the result of a request. A retry gets the result that was recorded as JSON.
+    pub(super) fn or_recorded(self) -> Result<Idempotent<Result<T, R>>, Error>
+    where
+        T: DeserializeOwned,
+    {
+        Ok(match self {
+            Self::Executed(result) => Idempotent::Executed(result),
+            Self::Replayed(Ok(recorded)) => Idempotent::Replayed(Ok(recorded.parse()?)),
+            Self::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
+            Self::KeyReused => Idempotent::KeyReused,
+        })
+    }
 }
 
 type ReplyOf<C> = Reply<<C as Command>::Output, <C as Command>::Rejection>;
 
 pub(super) type CommandResult<C> = Result<ReplyOf<C>, Error>;
 
-/// A command of any kind, in a queue or a batch.
+/// A command of any kind, in a queue or a commit group.
 pub(super) trait PendingCommand: Send {
     fn keys(&self, keys: &mut Keys);
+
+    /// See [`Command::payload_bytes`].
+    fn payload_bytes(&self) -> usize;
 
     /// Decides the command, and makes its changes in the working set. Returns false if it has to
     /// be decided again, because a row that it would change is locked.
@@ -158,8 +190,8 @@ pub(super) struct QueuedCommand<C: Command> {
 }
 
 impl<C: Command> QueuedCommand<C> {
-    /// Returns a command to be put into a queue, and the receiver of its result.
-    pub(super) fn queue(
+    /// Returns the command, and the receiver of its result.
+    pub(super) fn with_receiver(
         command: C,
         api_key_id: Option<i64>,
         request: Option<IdempotentRequest>,
@@ -221,6 +253,10 @@ impl<C: Command> PendingCommand for QueuedCommand<C> {
         keys.records.extend(self.request.as_ref().map(record_key));
     }
 
+    fn payload_bytes(&self) -> usize {
+        self.command.payload_bytes()
+    }
+
     fn decide(&mut self, set: &mut WorkingSet, ids: &mut NewIds, is_locked: bool) -> bool {
         self.result = self.run(set, ids, is_locked).transpose();
         self.result.is_some()
@@ -250,7 +286,7 @@ fn replay<T, R: RecordedRejection>(
         return Ok(Reply::KeyReused);
     }
     match (record.outcome.as_str(), record.resource_id) {
-        (SUCCEEDED, Some(id)) => Ok(Reply::Replayed(Ok(Recorded {
+        (SUCCEEDED, Some(id)) => Ok(Reply::Replayed(Ok(RecordedResult {
             id,
             results: record.results.clone(),
         }))),
@@ -264,10 +300,10 @@ fn replay<T, R: RecordedRejection>(
 fn record<R: RecordedRejection>(
     set: &mut WorkingSet,
     request: &IdempotentRequest,
-    outcome: Result<Recorded, &R>,
+    outcome: Result<RecordedResult, &R>,
 ) {
     let (outcome, resource_id, results) = match outcome {
-        Ok(Recorded { id, results }) => (SUCCEEDED, Some(id), results),
+        Ok(RecordedResult { id, results }) => (SUCCEEDED, Some(id), results),
         Err(rejection) => match rejection.code() {
             Some(code) => (code, None, None),
             None => return,

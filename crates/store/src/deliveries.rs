@@ -8,9 +8,10 @@ use super::{
     draft::Draft,
     error::MissingRow,
     list::Select,
+    row_keys::Keys,
     rows::{Access, Stored},
     table::{ColumnGroup, OuterJoin, Value, columns_of, names},
-    tables::{DeliveryRow, Keys},
+    tables::DeliveryRow,
 };
 use domain::{
     event::EventId,

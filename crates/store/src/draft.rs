@@ -3,8 +3,8 @@
 use std::{collections::HashMap, ops::Deref};
 
 use super::{
+    row_keys::{Change, Sequence},
     rows::{Keyed, RowChange},
-    tables::{Change, Sequence},
     working_set::{NewIds, WorkingSet},
 };
 use domain::pet::{Microchip, Pet, PetId};
@@ -17,12 +17,12 @@ pub(super) struct Draft<'a> {
     /// The pets that these changes give a microchip to.
     claimed: HashMap<Microchip, PetId>,
     /// The microchips that these changes take from a pet.
-    freed: HashMap<Microchip, Freed>,
+    freed: HashMap<Microchip, FreedBy>,
 }
 
 /// The change that has freed a microchip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Freed {
+enum FreedBy {
     Deletion,
     Update,
 }
@@ -66,9 +66,9 @@ impl<'a> Draft<'a> {
             let after = change.row.as_ref().and_then(Pet::claimed_microchip);
             if before != after {
                 let by = if change.row.is_some() {
-                    Freed::Update
+                    FreedBy::Update
                 } else {
-                    Freed::Deletion
+                    FreedBy::Deletion
                 };
                 self.freed.extend(before.map(|it| (it.clone(), by)));
                 self.claimed
@@ -78,8 +78,8 @@ impl<'a> Draft<'a> {
         self.changes.push(change);
     }
 
-    /// Returns true if an earlier change of the command has taken the microchip of a pet from another
-    /// one.
+    /// Returns true if an earlier change of the command freed the microchip of the given pet: it
+    /// deleted, sold or changed the pet that had it.
     pub(super) fn frees(&self, pet: &Pet) -> bool {
         pet.claimed_microchip()
             .is_some_and(|microchip| self.freed.contains_key(microchip))
@@ -98,8 +98,8 @@ impl<'a> Draft<'a> {
         }
         let is_new = self.set.tables.pets.get(&pet.id).is_none();
         let is_free = match self.freed.get(microchip) {
-            Some(Freed::Deletion) => true,
-            Some(Freed::Update) => is_new,
+            Some(FreedBy::Deletion) => true,
+            Some(FreedBy::Update) => is_new,
             None => false,
         };
         self.set.microchip_holder(pet).filter(|_| !is_free)

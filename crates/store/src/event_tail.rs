@@ -9,84 +9,38 @@
 //! turns (see [`ScanQueue`]). The read of another client is therefore never queued behind more than
 //! one read of a scan.
 
+mod newest;
+mod serialized;
+
 use std::{
-    collections::VecDeque,
-    io::Write,
     sync::{Arc, RwLock},
     time::Duration,
 };
 
-use bytes::Bytes;
-use jiff::Timestamp;
 use tokio::{
-    sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, watch},
+    sync::{Notify, watch},
     time::sleep,
 };
 
-use crate::{Error, Store};
-use domain::{
-    event::{Event, EventId, EventType, Gone, Subject, VisibleEvents},
-    page::Sort,
-    pet::batch::BatchId,
+use crate::{
+    Error, EventPage, Store,
+    scan_queue::{ScanQueue, Scans, Turn},
 };
+use domain::{
+    event::{Event, EventId, Gone, VisibleEvents},
+    page::Sort,
+};
+use newest::Newest;
+pub use serialized::{Framing, SerializedEvent};
 use telemetry::{error_latch::ErrorLatch, metrics::Counter};
 
-/// The maximum size of the events in memory.
-const MAX_BYTES: usize = 4 << 20;
 /// The maximum number of events that are read from the store at a time.
 pub const MAX_READ: usize = 1000;
 /// The maximum number of reads for a filtered page. A page without a match may therefore not be
 /// the last.
 const MAX_READS: usize = 10;
-/// The maximum number of pages that are read concurrently with one API key. A page of events is the
-/// longest read there is, and a key that requests a thousand must not delay the reads of others.
-const MAX_PAGES_AT_A_TIME: usize = 2;
 /// The pause after the store could not be read.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// An event as clients receive it.
-#[derive(Debug)]
-pub struct SerializedEvent {
-    pub id: EventId,
-    pub at: Timestamp,
-    pub kind: EventType,
-    pub subject: Subject,
-    pub batch_id: Option<BatchId>,
-    /// The event in the format of Server-Sent Events, which contains the JSON.
-    pub block: Bytes,
-    /// The offset of the JSON in the block.
-    json_start: usize,
-}
-
-impl SerializedEvent {
-    pub fn new(event: &Event, source: &str) -> Self {
-        let id = event.id();
-        let mut block = Vec::with_capacity(512);
-        let start = write!(block, "id: {id}\nevent: {}\ndata: ", event.kind.as_str());
-        start.expect("writing to memory does not fail");
-        let json_start = block.len();
-        event.write_json(&mut block, id, source);
-        block.extend_from_slice(b"\n\n");
-        Self {
-            id,
-            at: event.at,
-            kind: event.kind,
-            subject: event.subject(),
-            batch_id: event.batch_id.clone(),
-            block: block.into(),
-            json_start,
-        }
-    }
-
-    pub fn json(&self) -> &[u8] {
-        &self.block[self.json_start..self.block.len() - 2]
-    }
-
-    /// Returns the JSON without copying it.
-    pub fn json_bytes(&self) -> Bytes {
-        self.block.slice_ref(self.json())
-    }
-}
 
 pub type Events = Vec<Arc<SerializedEvent>>;
 
@@ -98,45 +52,6 @@ pub struct Page {
     pub end: EventId,
     /// True if the end of the log was reached.
     pub is_complete: bool,
-}
-
-/// A queue of readers that scan: one for each API key, and one for all webhooks. Readers of one
-/// queue are served first come, first served, and the queues take turns.
-#[derive(Debug)]
-pub struct ScanQueue {
-    /// Held by the reader at the head of the queue. Only that one waits for the scan of the whole
-    /// process, so a long queue has no advantage over a short one.
-    turn: Mutex<()>,
-    /// Limits the number of pages that are read concurrently.
-    reads: Semaphore,
-}
-
-impl Default for ScanQueue {
-    fn default() -> Self {
-        Self {
-            turn: Mutex::default(),
-            reads: Semaphore::new(MAX_PAGES_AT_A_TIME),
-        }
-    }
-}
-
-impl ScanQueue {
-    /// Starts to read a page, unless too many are being read with this key.
-    pub fn try_read_page(&self) -> Option<SemaphorePermit<'_>> {
-        self.reads.try_acquire().ok()
-    }
-
-    /// Waits until fewer pages are being read with this key, first come, first served.
-    pub async fn read_page(&self) -> SemaphorePermit<'_> {
-        let permit = self.reads.acquire().await;
-        permit.expect("the semaphore is never closed")
-    }
-}
-
-/// A reader's turn to scan. Dropping it ends the turn.
-pub struct Turn<'a> {
-    _of_queue: MutexGuard<'a, ()>,
-    _of_all: MutexGuard<'a, ()>,
 }
 
 /// The source of the events of a read.
@@ -154,6 +69,7 @@ pub enum ReadFrom {
 /// The event log, with its newest events in memory.
 pub struct EventTail {
     store: Arc<Store>,
+    framing: Framing,
     /// The newest events, or `None` while there are no subscribers, and nothing keeps them up to
     /// date.
     newest: RwLock<Option<Newest>>,
@@ -161,70 +77,20 @@ pub struct EventTail {
     changes: watch::Sender<()>,
     /// Notified by a new subscriber, so that [`follow`](Self::follow) starts to read.
     subscribed: Notify,
-    /// Held by the reader that scans, of all queues.
-    scan: Mutex<()>,
+    scans: Arc<Scans>,
     /// The number of events that were read and left out by a filter.
     pub skipped: Counter,
 }
 
-/// Consecutive events in memory.
-struct Newest {
-    /// The position before the first event.
-    start: EventId,
-    events: VecDeque<Arc<SerializedEvent>>,
-    /// The total size of the events.
-    bytes: usize,
-}
-
-impl Newest {
-    fn after_position(start: EventId) -> Self {
-        Self {
-            start,
-            events: VecDeque::new(),
-            bytes: 0,
-        }
-    }
-
-    /// Returns the position after the last event.
-    fn end(&self) -> EventId {
-        self.events.back().map_or(self.start, |last| last.id)
-    }
-
-    fn push(&mut self, event: Arc<SerializedEvent>) {
-        self.bytes += event.block.len();
-        self.events.push_back(event);
-        while self.bytes > MAX_BYTES
-            && let Some(oldest) = self.events.pop_front()
-        {
-            self.bytes -= oldest.block.len();
-            self.start = oldest.id;
-        }
-    }
-
-    /// Returns the events after a position, or `None` if it is not in memory.
-    fn after(
-        &self,
-        position: EventId,
-    ) -> Option<impl ExactSizeIterator<Item = &Arc<SerializedEvent>>> {
-        let skip = if position == self.start {
-            0
-        } else {
-            let is_before = |event: &Arc<SerializedEvent>| event.id.sequence < position.sequence;
-            let index = self.events.partition_point(is_before);
-            (self.events.get(index)?.id == position).then_some(index + 1)?
-        };
-        Some(self.events.iter().skip(skip))
-    }
-}
-
 impl EventTail {
-    pub fn new(store: Arc<Store>) -> Self {
+    pub fn new(store: Arc<Store>, framing: Framing) -> Self {
         Self {
             store,
+            framing,
             newest: RwLock::default(),
             changes: watch::Sender::new(()),
             subscribed: Notify::new(),
-            scan: Mutex::default(),
+            scans: Arc::default(),
             skipped: Counter::default(),
         }
     }
@@ -271,10 +137,12 @@ impl EventTail {
 
     /// Waits for a turn to read further, after a read without enough matches.
     pub async fn turn<'a>(&'a self, queue: &'a ScanQueue) -> Turn<'a> {
-        Turn {
-            _of_queue: queue.turn.lock().await,
-            _of_all: self.scan.lock().await,
-        }
+        self.scans.turn(queue).await
+    }
+
+    /// Returns the scans of the process, of which those of the log are a part.
+    pub fn scans(&self) -> &Arc<Scans> {
+        &self.scans
     }
 
     /// Reads up to `size` events after a position, and returns up to `limit` of them that are
@@ -297,26 +165,27 @@ impl EventTail {
             ReadFrom::Store | ReadFrom::Memory => Sort::Asc,
         };
         let size = size.min(MAX_READ);
-        let events = match self.store.event_read(after, sort, size).await? {
-            Ok(events) => events,
+        let read = self.store.event_read_part(wanted.part(), after, sort, size);
+        let EventPage { events, newest } = match read.await? {
+            Ok(read) => read,
             Err(gone) => return Ok(Err(gone)),
         };
-        let source = self.store.event_source();
         // Only wanted events are serialized.
         let select = |event: &Event| {
             wanted
                 .include(event.kind, event.subject(), event.batch_id.as_ref())
-                .then(|| Arc::new(SerializedEvent::new(event, source)))
+                .then(|| self.serialize(event))
         };
         let start = after.unwrap_or(EventId::START);
-        Ok(Ok(self.page(
-            events.iter(),
-            size,
-            limit,
-            start,
-            Event::id,
-            select,
-        )))
+        let mut page = self.page(events.iter(), size, limit, start, Event::id, select);
+        if page.is_complete
+            && let Some(newest) = newest
+            // On PostgreSQL, the position may come from a replica that knows a later head.
+            && newest.sequence > page.end.sequence
+        {
+            page.end = newest;
+        }
+        Ok(Ok(page))
     }
 
     /// Works like [`examine`](Self::examine), but returns `None` if the position is not in
@@ -374,10 +243,9 @@ impl EventTail {
         }
     }
 
-    fn serialize(&self, events: &[Event]) -> Events {
+    fn serialize(&self, event: &Event) -> Arc<SerializedEvent> {
         let source = self.store.event_source();
-        let serialize = |event| Arc::new(SerializedEvent::new(event, source));
-        events.iter().map(serialize).collect()
+        Arc::new(SerializedEvent::new(event, source, self.framing))
     }
 
     /// Keeps the newest events in memory while there are subscribers. Never returns.
@@ -413,9 +281,9 @@ impl EventTail {
                 return self.start_over().await;
             };
             let read = self.store.event_read(Some(end), Sort::Asc, MAX_READ);
-            let events = match read.await? {
+            let events: Events = match read.await? {
                 Ok(events) if events.is_empty() => return Ok(()),
-                Ok(events) => self.serialize(&events),
+                Ok(events) => events.iter().map(|event| self.serialize(event)).collect(),
                 Err(_) => return self.start_over().await,
             };
             if let Some(newest) = &mut *self.newest.write().expect(LOCK) {
@@ -468,7 +336,7 @@ mod tests {
              SELECT 1, 'category.updated', i, '{{}}' FROM n"
         ))
         .unwrap();
-        EventTail::new(Arc::new(store.unwrap()))
+        EventTail::new(Arc::new(store.unwrap()), Framing::default())
     }
 
     fn nothing_else() -> VisibleEvents {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use compact_str::CompactString;
 use jiff::Timestamp;
 
@@ -11,10 +12,11 @@ use domain::{
     category::CategoryId,
     date::PastDate,
     event::{EventId, EventType, EventTypes},
-    import::ImportId,
+    import::{ImportId, ImportUndo},
     members::Choice,
     order::{OrderId, OrderStatus},
     pet::{Metadata, Microchip, PetId, PetStatus, Sex, batch::BatchId},
+    photo::{PhotoId, PhotoSize, Photos},
     price::{Amount, Currency},
     text::Text,
     webhook::{
@@ -63,6 +65,7 @@ fields! {
     OrderId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
     CategoryId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
     WebhookId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
+    PhotoId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
     Amount: |it| Value::Int(it.get()), Self::new;
 }
 
@@ -74,10 +77,13 @@ fields! {
     Sex: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     PastDate: |it| Value::text(it.as_str()), |text| Self::from_store(&text);
     Microchip: |it| Value::text(it.as_str()), |text| Some(Self::from_store(&text));
-    Currency: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
-    Metadata: |it| Value::text(it.to_json()), |text| Self::from_store(&text);
+    Currency: |it| Value::text(it.as_str()), |text| Self::from_store(&text);
+    Metadata: |it| Value::text(it.as_json()), |text| Self::from_store(&text);
+    Photos: |it| Value::text(it.to_json()), |text| Self::from_store(&text);
+    PhotoSize: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     OrderStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     BatchId: |it| Value::text(it.as_str()), |text| Self::parse(&text);
+    ImportUndo: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     EventType: |it| Value::text(it.as_str()), |text| Self::from_name(&text);
     EventTypes: |it| Value::text(it.to_store()), |text| Some(Self::from_store(&text));
     EventId: |it| Value::text(it.to_string()), |text| Self::parse(&text);
@@ -94,6 +100,7 @@ fields! {
 fields! {
     Bytes, Cow<'_, [u8]>;
     [u8; 32]: |it| Value::Bytes(it.as_slice().into()), |bytes| (&*bytes).try_into().ok();
+    Bytes: |it| Value::Bytes((&**it).into()), |bytes| Some(Self::from(bytes.into_owned()));
     KeyHash: |it| it.as_bytes().to_value(), |bytes| Some(Self::from_store((&*bytes).try_into().ok()?));
     ImportId: |it| it.0.to_value(), |bytes| Some(Self((&*bytes).try_into().ok()?));
 }

@@ -1,5 +1,4 @@
-//! The store: pets, categories, orders, webhooks, API keys and idempotency keys on SQLite
-//! or PostgreSQL.
+//! The store: everything that petstore keeps, on SQLite or PostgreSQL.
 //!
 //! Both databases keep the same promises:
 //!
@@ -39,21 +38,30 @@ mod command;
 mod deliveries;
 mod draft;
 mod error;
+mod event_row;
 pub mod event_tail;
+mod events;
 mod fields;
 mod imports;
 mod list;
 mod lock_holder;
 mod metrics;
+mod options;
 mod orders;
 mod pet_batches;
 mod pets;
+mod photos;
 mod postgres;
 mod purge;
 mod queue;
+mod register;
 mod root_user;
+mod row_keys;
 mod rows;
+pub mod sales;
+pub mod scan_queue;
 mod search;
+mod settings;
 mod sqlite;
 mod statements;
 mod tables;
@@ -66,16 +74,13 @@ use std::{path::Path, pin::pin};
 
 use futures_util::{StreamExt, future::BoxFuture, stream};
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::watch;
 
 use command::{Command, CommandResult, QueuedCommand};
 use domain::{
     api_key::ApiKeyFilter,
     category::CategoryFilter,
-    clock::Settling,
-    event::{Event, EventId, EventRetention, Gone},
     idempotency::IdempotentRequest,
-    page::{Filter, ListQuery, Page, Sort},
+    page::{Filter, ListQuery, Page},
     webhook::{WebhookFilter, WebhookId},
 };
 use error::MissingRow;
@@ -89,22 +94,25 @@ use table::{ColumnGroup, Record, Table, Value};
 
 pub use admin::{
     DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, KnownPet, KnownPets,
-    ReadError, RestoreSummary, backup, backup_to_stream, category_names, check, copy,
-    explain_statements, export_orders, export_pets, find_import, find_microchips, has_batch,
-    inspect, list_keys, restore,
+    PhotoReader, ReadError, RegisterSummary, RestoreSummary, backup, backup_to_stream,
+    category_names, check, copy, explain_statements, export_orders, export_pets, export_register,
+    find_import, find_microchips, has_changes, inspect, list_keys, restore, shop_currency,
+    used_categories,
 };
 
 pub use api_keys::GrantKind;
 pub use error::{Error, OpenError, explain};
+pub use events::EventPage;
 pub use lock_holder::holder_and_advice;
 pub use metrics::StoreMetrics;
+pub use options::{Fault, Options, Role, Version};
+pub use photos::NewPhoto;
 pub use postgres::PostgresUrl;
 pub use root_user::give_up_root;
-pub use tables::Counts;
+pub use tables::{Counts, StoredPhoto};
 pub use url::{DatabaseUrl, redact_password};
 
 statements! {
-    PURGED_THROUGH() = "SELECT purged_through FROM event_log WHERE id = 1";
     /// PostgreSQL has many rows of counters, to avoid contention.
     COUNTS() = {
         let counters = Counts::columns("").into_iter();
@@ -117,14 +125,19 @@ statements! {
 fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     let resources = [
         pets::ALL,
+        photos::ALL,
         search::ALL,
         orders::ALL,
         categories::ALL,
+        settings::ALL,
         imports::ALL,
         api_keys::ALL,
         webhooks::ALL,
         deliveries::ALL,
+        events::ALL,
         undo::ALL,
+        register::ALL,
+        sales::ALL,
     ];
     let pets = [
         "",
@@ -153,69 +166,6 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     let fixed = [ALL].into_iter().chain(resources).chain(admin::STATEMENTS);
     let named = fixed.flatten().map(|sql| NamedSql::of(sql));
     named.chain(lists.into_iter().flatten()).collect()
-}
-
-/// The purpose for which a process opens the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Serves requests. An SQLite file has at most one such process.
-    Service,
-    /// Runs one command, possibly beside a running service.
-    Cli,
-}
-
-/// Options for opening a store.
-#[derive(Debug, Clone)]
-pub struct Options {
-    pub role: Role,
-    /// True to create the store if it does not exist: for a service, and for `import` and
-    /// `seed`. Other commands fail: in the wrong folder they would create a second store.
-    pub create: bool,
-    /// The capacity of each write queue. Writes beyond it are rejected.
-    pub write_queue_capacity: usize,
-    /// The time after opening the store in which the clock is not trusted: see [`Settling`].
-    pub settling: SignedDuration,
-    /// A defect to inject into batches on PostgreSQL, for the negative controls of tests.
-    pub fault: Option<Fault>,
-}
-
-/// A way to break the isolation or the fairness of batches on PostgreSQL, which the checks of
-/// the stress test must detect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// Rows are read without being locked.
-    UnlockedRows,
-    /// The orders that claim pets are read before the pets are locked.
-    EarlyClaims,
-    /// No command waits for a row in the queue of the server.
-    Impatience,
-}
-
-impl Options {
-    pub fn new(role: Role) -> Self {
-        Self {
-            role,
-            create: role == Role::Service,
-            write_queue_capacity: 4096,
-            settling: match role {
-                Role::Service => Settling::DURATION,
-                Role::Cli => SignedDuration::ZERO,
-            },
-            fault: None,
-        }
-    }
-}
-
-/// Version of the store, for cache validation.
-///
-/// It advances before a write is acknowledged. A read that starts after the version was
-/// taken therefore sees every write that the version counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Version {
-    /// Changes with every commit that inserts a row. An inserted row has the highest id.
-    pub inserts: u64,
-    /// Changes with every commit that changes an existing row.
-    pub updates: u64,
 }
 
 /// The maximum number of commands of the service that are queued at a time.
@@ -263,8 +213,8 @@ impl Store {
         on_database!(self, db => db.close().await)
     }
 
-    /// Records that the store is open now, for the next process: see [`Settling`]. On
-    /// PostgreSQL the clock of the server decides.
+    /// Records that the store is open now, for the next process: see
+    /// [`domain::clock::ClockTrust`]. On PostgreSQL the clock of the server decides.
     pub async fn record_open_time(&self) -> Result<(), Error> {
         match self {
             Self::Sqlite(db) => db.record_open_time().await,
@@ -272,10 +222,11 @@ impl Store {
         }
     }
 
-    /// Clamps a time of the clock of deliveries to one that has passed even if that clock is fast.
-    pub fn limit_to_certain(&self, time: Timestamp) -> Timestamp {
+    /// Limits a time of the clock of deliveries to the trusted time: see
+    /// [`domain::clock::ClockTrust`].
+    pub fn limit_to_trusted(&self, time: Timestamp) -> Timestamp {
         match self {
-            Self::Sqlite(db) => time.min(db.certain_time()),
+            Self::Sqlite(db) => time.min(db.trusted_time()),
             Self::Postgres(_) => time,
         }
     }
@@ -332,7 +283,7 @@ impl Store {
         request: Option<IdempotentRequest>,
     ) -> CommandResult<C> {
         let lane = command.lane();
-        let (queued, result) = QueuedCommand::queue(command, api_key_id, request);
+        let (queued, result) = QueuedCommand::with_receiver(command, api_key_id, request);
         let limit = match self {
             Self::Sqlite(db) => db.enqueue(queued)?,
             Self::Postgres(db) => db.enqueue(queued, lane)?,
@@ -432,72 +383,6 @@ impl Store {
     pub async fn counts(&self) -> Result<Counts, Error> {
         let counts = self.find(&COUNTS, Vec::new()).await?;
         Ok(counts.ok_or(MissingRow)?)
-    }
-
-    /// Returns the source of all events: a URN with a random UUID of this store.
-    pub fn event_source(&self) -> &str {
-        on_database!(self, db => db.event_source())
-    }
-
-    /// Returns a receiver of the head of the event log: the last sequence number up to which
-    /// the order of events is final. No event appears at or before it later. On PostgreSQL it
-    /// moves while it has receivers ([`poll_event_head`](Self::poll_event_head)), or by
-    /// [`event_sync`](Self::event_sync). It restarts from 0 on another server, after a
-    /// failover: only reading tells whether a position is still valid.
-    pub fn event_head(&self) -> watch::Receiver<i64> {
-        on_database!(self, db => db.event_head())
-    }
-
-    /// Moves the head past every change that was acknowledged before the call, unless a
-    /// transaction that was left open holds it back.
-    pub async fn event_sync(&self) -> Result<(), Error> {
-        match self {
-            Self::Sqlite(_) => Ok(()),
-            Self::Postgres(db) => db.event_sync().await,
-        }
-    }
-
-    /// Returns the newest event up to the head.
-    pub async fn event_newest(&self) -> Result<Option<Event>, Error> {
-        on_database!(self, db => db.event_newest().await)
-    }
-
-    /// Reads up to `limit` events after a position, up to the head; without a position, from
-    /// the oldest event that is kept. In descending order, reads those before the position;
-    /// without one, from the head.
-    pub async fn event_read(
-        &self,
-        after: Option<EventId>,
-        sort: Sort,
-        limit: usize,
-    ) -> Result<Result<Vec<Event>, Gone>, Error> {
-        on_database!(self, db => db.event_read(after, sort, limit).await)
-    }
-
-    /// Deletes a batch of the oldest events that need not be kept. Returns the number deleted;
-    /// 0 if none are left.
-    pub async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
-        on_database!(self, db => db.event_purge(retention).await)
-    }
-
-    /// Returns the sequence number of the last event that was purged; 0 if none was.
-    pub async fn event_purged_through(&self) -> Result<i64, Error> {
-        let through = self.find(&PURGED_THROUGH, Vec::new()).await?;
-        Ok(through.ok_or(MissingRow)?)
-    }
-
-    /// Polls the server and advances the head while it has receivers. On SQLite the writer does
-    /// that. Never returns.
-    pub async fn poll_event_head(&self) {
-        match self {
-            Self::Sqlite(_) => std::future::pending().await,
-            Self::Postgres(db) => db.poll_event_head().await,
-        }
-    }
-
-    /// Returns the event with this id; `None` if the log does not have it.
-    pub async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
-        on_database!(self, db => db.event_get(id).await)
     }
 
     /// Returns how far the clock of deliveries is ahead of the system clock. On PostgreSQL it

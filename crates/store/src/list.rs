@@ -8,6 +8,8 @@
 mod examined;
 mod ranges;
 
+use std::mem;
+
 use super::{
     statements::NamedSql,
     table::{Table, Value, columns},
@@ -22,7 +24,7 @@ use domain::{
         delivery::{Delivery, DeliveryFilter},
     },
 };
-use examined::Examined;
+use examined::RowFilter;
 use ranges::Range;
 
 /// The maximum number of rows that are examined for a page.
@@ -36,14 +38,14 @@ pub(super) enum Dialect {
 
 /// A statement that reads a page and one row more, which shows that there is a next page.
 ///
-/// If rows have to be examined, PostgreSQL returns two further columns: whether the row
-/// matches, and whether it is the last one that is examined. On SQLite the caller
-/// examines every row.
+/// Some filters have no index, so rows have to be examined. The column `matches` is true if a row
+/// matches. PostgreSQL returns only these rows and the last one that it examined, with a column
+/// that is true for this one. SQLite returns every row.
 #[derive(Debug)]
 pub(super) struct Select {
     /// The text, which depends on which filters there are, not on their values.
     pub(super) sql: String,
-    /// The values of `$1`, `$2` and so on, which first appear in this order.
+    /// The values of the parameters, by their numbers.
     pub(super) parameters: Vec<Value<'static>>,
     pub(super) examines: bool,
 }
@@ -63,20 +65,20 @@ impl Select {
         } = &query.filter;
         let category = category_id.map(|id| ("category_id", Value::Int(id)));
         let mut select = Builder::new::<Pet>(dialect);
-        let search = search.as_ref().map(Examined::search);
+        let search = search.clone().map(RowFilter::Search);
         match (name, category, statuses) {
             (Some(prefix), category, statuses) => {
                 select.walk_names(prefix, query.after.is_some(), query.sort);
-                select.examined.extend(category.map(Examined::Equals));
-                select.examined.extend(statuses.map(Examined::Statuses));
+                select.examined.extend(category.map(RowFilter::Equals));
+                select.examined.extend(statuses.map(RowFilter::Statuses));
             }
             (None, Some(category), Some(statuses)) if dialect == Dialect::Sqlite => {
                 if walk_status {
                     select.walk_statuses(*statuses);
-                    select.examined.push(Examined::Equals(category));
+                    select.examined.push(RowFilter::Equals(category));
                 } else {
                     select.walk(category);
-                    select.examined.push(Examined::Statuses(*statuses));
+                    select.examined.push(RowFilter::Statuses(*statuses));
                 }
             }
             (None, category, Some(statuses)) => {
@@ -103,7 +105,7 @@ impl Select {
         match (pet, status) {
             (Some(pet), status) => {
                 select.walk(pet);
-                select.examined.extend(status.map(Examined::Equals));
+                select.examined.extend(status.map(RowFilter::Equals));
             }
             (None, Some(status)) => select.walk(status),
             (None, None) => {}
@@ -131,19 +133,19 @@ impl Select {
             .filter
             .state
             .map(|state| ("state", Value::text(state.as_str())));
-        select.examined.extend(state.map(Examined::Equals));
+        select.examined.extend(state.map(RowFilter::Equals));
         select.finish(query)
     }
 }
 
 /// Returns the statements of a list, named after the query strings that they are for.
-pub(super) fn examples<F: Filter>(
+pub(super) fn examples<F: Filter + Default>(
     list: &str,
     queries: &[&str],
     select: impl Fn(&ListQuery<F>) -> Select,
 ) -> Vec<NamedSql> {
     let last = Position {
-        name: "rex".into(),
+        key: "rex".into(),
         id: 7,
     };
     let mut examples = Vec::new();
@@ -176,7 +178,7 @@ struct Builder {
     /// Ranges of an index of pets that are merged, if there are several.
     ranges: Vec<Range>,
     /// The filters that the index does not have.
-    examined: Vec<Examined>,
+    examined: Vec<RowFilter>,
     parameters: Vec<Value<'static>>,
 }
 
@@ -197,7 +199,11 @@ impl Builder {
 
     fn bind(&mut self, value: Value<'static>) -> String {
         self.parameters.push(value);
-        format!("${}", self.parameters.len())
+        let sign = match self.dialect {
+            Dialect::Sqlite => '?',
+            Dialect::Postgres => '$',
+        };
+        format!("{sign}{}", self.parameters.len())
     }
 
     /// Requires a value in the first column of an index by several columns. Returns its parameter.
@@ -242,9 +248,15 @@ impl Builder {
 
     fn finish<F: Filter>(mut self, query: &ListQuery<F>) -> Select {
         let lookahead = Value::Int(i64::from(query.limit.get()) + 1);
-        let examines = !self.examined.is_empty();
+        let examined = mem::take(&mut self.examined).into_iter();
+        let matches: Vec<_> = examined.map(|it| it.condition(&mut self)).collect();
+        let examines = !matches.is_empty();
+        let matches = matches.join(" AND ");
         let sql = match (self.dialect, examines) {
             (Dialect::Sqlite, _) => {
+                if examines {
+                    self.columns += &format!(", {matches} AS matches");
+                }
                 let rows = self.sqlite_rows(query);
                 let order = match &self.key {
                     Some((column, None)) => order(&[column, self.id], query.sort),
@@ -265,9 +277,6 @@ impl Builder {
             }
             (Dialect::Postgres, true) => {
                 let (rows, order) = self.postgres_rows(query, &MAX_EXAMINED.to_string());
-                let examined = std::mem::take(&mut self.examined).into_iter();
-                let matches: Vec<_> = examined.map(|it| it.condition(&mut self)).collect();
-                let matches = matches.join(" AND ");
                 let limit = self.bind(lookahead);
                 let columns = &self.columns;
                 format!(
@@ -298,7 +307,7 @@ impl Builder {
         if !self.ranges.is_empty() {
             return self.sqlite_ranges(query);
         }
-        let Some(Position { name, id }) = &query.after else {
+        let Some(Position { key, id }) = &query.after else {
             return format!("SELECT {columns} FROM {table}{}", self.filter(&[]));
         };
         if !by_name {
@@ -306,7 +315,7 @@ impl Builder {
             let filter = self.filter(&[format!("{} {operator} {id}", self.id)]);
             return format!("SELECT {columns} FROM {table}{filter}");
         }
-        let name = self.bind(Value::text(name.to_string()));
+        let name = self.bind(Value::text(key.to_string()));
         let id = self.bind(Value::Int(*id));
         let same = self.filter(&[format!("search_name = {name} AND id {operator} {id}")]);
         let others = self.filter(&[format!("search_name {operator} {name}")]);
@@ -334,7 +343,7 @@ impl Builder {
             Some((column, _)) => order(&[column, self.id], query.sort),
             None => order(&[self.id], query.sort),
         };
-        let Some(Position { name, id }) = &query.after else {
+        let Some(Position { key, id }) = &query.after else {
             return (self.filter(&[]), order);
         };
         let id = Value::Int(*id);
@@ -344,7 +353,7 @@ impl Builder {
                 format!("{} {operator} {id}", self.id)
             }
             Some((column, value)) => {
-                let value = value.unwrap_or_else(|| self.bind(Value::text(name.to_string())));
+                let value = value.unwrap_or_else(|| self.bind(Value::text(key.to_string())));
                 let id = self.bind(id);
                 format!("({column}, {}) {operator} ({value}, {id})", self.id)
             }

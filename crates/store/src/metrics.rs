@@ -48,7 +48,7 @@ pub struct PoolMetrics {
 #[derive(Debug)]
 pub struct CommitMetrics {
     /// Writes that shared a commit.
-    pub batch_sizes: Histogram,
+    pub group_sizes: Histogram,
     /// Time from the first statement until the commit was durable.
     pub durations: Histogram,
     /// Commits that failed or whose outcome is unknown.
@@ -58,7 +58,7 @@ pub struct CommitMetrics {
 impl Default for CommitMetrics {
     fn default() -> Self {
         Self {
-            batch_sizes: Histogram::sizes(),
+            group_sizes: Histogram::sizes(),
             durations: Histogram::durations(),
             failures: Counter::default(),
         }
@@ -69,7 +69,7 @@ impl CommitMetrics {
     /// Records a commit of `writes` writes.
     pub fn record(&self, writes: usize, started: Instant, succeeded: bool) {
         if succeeded {
-            self.batch_sizes.observe(writes as u64);
+            self.group_sizes.observe(writes as u64);
             self.durations.observe_duration(started.elapsed());
         } else {
             self.failures.increment();

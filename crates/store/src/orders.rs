@@ -4,18 +4,19 @@ use jiff::SignedDuration;
 
 use super::{
     Error, Store,
-    command::{Command, Lane, Recorded, Reply},
+    command::{Command, Lane, RecordedResult, Reply},
     draft::Draft,
     list::Select,
+    row_keys::{Keys, Sequence},
     rows::{LoggedChange, Stored},
     table::{Value, columns},
-    tables::{Keys, Sequence},
 };
 use domain::{
     event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     order::{
         Order, OrderChange, OrderFilter, OrderId, OrderRejection, PlaceOrderRequest, Transition,
+        TransitionContext,
     },
     page::{ListQuery, Page},
     pet::{Pet, PetStatus},
@@ -67,14 +68,15 @@ impl Command for PlaceOrder {
         Ok(order)
     }
 
-    fn recorded(order: &Order) -> Recorded {
-        Recorded::of_id(order.id.get())
+    fn recorded(order: &Order) -> RecordedResult {
+        RecordedResult::of_id(order.id.get())
     }
 }
 
 struct TransitionOrder {
     id: OrderId,
     transition: Transition,
+    api_key_id: Option<i64>,
 }
 
 impl Command for TransitionOrder {
@@ -95,9 +97,14 @@ impl Command for TransitionOrder {
             .get(&self.id)
             .ok_or(OrderRejection::NoSuchOrder)?
             .clone();
-        let expiry_time = draft.times.expiry(self.id);
-        let after = before.apply(self.transition, draft.times.now, expiry_time)?;
-        let pet = draft.tables.pets.get(&after.pet_id).cloned();
+        let pet = draft.tables.pets.get(&before.pet_id).cloned();
+        let context = TransitionContext {
+            now: draft.times.now,
+            expiry_time: draft.times.expiry(self.id),
+            api_key_id: self.api_key_id,
+            category_id: pet.as_ref().map(|pet| pet.category_id),
+        };
+        let after = before.apply(self.transition, &context)?;
         // The pet may have been deleted after it was sold.
         if pet.is_none() && self.transition == Transition::Return {
             return Err(self.transition.rejection());
@@ -116,8 +123,8 @@ impl Command for TransitionOrder {
         Ok(after)
     }
 
-    fn recorded(order: &Order) -> Recorded {
-        Recorded::of_id(order.id.get())
+    fn recorded(order: &Order) -> RecordedResult {
+        RecordedResult::of_id(order.id.get())
     }
 }
 
@@ -169,6 +176,7 @@ impl Command for ExpireOrder {
         let cancel = TransitionOrder {
             id: self.0,
             transition: Transition::Cancel,
+            api_key_id: None,
         };
         cancel.decide(draft)
     }
@@ -218,7 +226,11 @@ impl Store {
         transition: Transition,
         request: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
-        let command = TransitionOrder { id, transition };
+        let command = TransitionOrder {
+            id,
+            transition,
+            api_key_id: Some(api_key_id),
+        };
         let reply = self.execute(Some(api_key_id), command, request).await?;
         self.order_result(reply, |order| order.into_changed_by(transition))
             .await

@@ -4,32 +4,37 @@ use std::sync::Arc;
 
 use super::{
     Error, Store,
-    command::{Command, Lane, Recorded, Reply},
+    command::{Command, Lane, RecordedResult},
     draft::Draft,
+    imports,
     pets::{CreatePet, DeletePet, UpdatePet},
-    rows::to_json,
-    tables::Keys,
+    row_keys::Keys,
 };
 use domain::{
     idempotency::{Idempotent, IdempotentRequest},
+    import::ComparedMembers,
     pet::{
-        Pet, PetId, PetRejection,
-        batch::{BatchChange, BatchId, BatchOutcome, BatchRejection, ChangeOutcome, PetBatch},
+        Pet, PetChange, PetId, PetRejection,
+        batch::{
+            BatchChange, BatchId, BatchOutcome, BatchRejection, ChangeOutcome, ImportPart, PetBatch,
+        },
     },
 };
 
 struct ChangePets {
     id: BatchId,
+    import: Option<ImportPart>,
     is_atomic: bool,
     steps: Vec<Step>,
+    /// Returns true if entity tags are those of a pet.
     matches: fn(&str, &Pet) -> bool,
 }
 
-/// A change in a batch: the command that makes it by itself, and the entity tags of which the pet
-/// must have one.
+/// A change in a batch: the command for that change alone, and the value of its `ifMatch`. An
+/// update also has the values that its members are expected to have.
 enum Step {
     Create(CreatePet),
-    Update(Box<UpdatePet>, Option<String>),
+    Update(Box<UpdatePet>, Option<Box<PetChange>>, Option<String>),
     Delete(Box<DeletePet>, Option<String>),
     Invalid(String),
 }
@@ -41,15 +46,15 @@ impl From<BatchChange> for Step {
             BatchChange::Update {
                 id,
                 change,
+                expected,
                 if_match,
             } => {
-                let expected = None;
                 let update = UpdatePet {
                     id,
                     change,
-                    expected,
+                    expected: None,
                 };
-                Self::Update(Box::new(update), if_match)
+                Self::Update(Box::new(update), expected, if_match)
             }
             BatchChange::Delete { id, if_match } => {
                 let delete = DeletePet { id, expected: None };
@@ -68,8 +73,13 @@ impl ChangePets {
     ) -> Result<ChangeOutcome, PetRejection> {
         match step {
             Step::Create(create) => create.decide(draft).map(ChangeOutcome::Created),
-            Step::Update(update, if_match) => {
+            Step::Update(update, expected, if_match) => {
                 self.check(update.id, if_match.as_deref(), draft)?;
+                if let (Some(expected), Some(pet)) = (expected, draft.tables.pets.get(&update.id))
+                    && !ComparedMembers::are_expected(pet, expected, &update.change)
+                {
+                    return Err(PetRejection::Outdated);
+                }
                 update.decide(draft).map(|_| ChangeOutcome::Updated)
             }
             Step::Delete(delete, if_match) => {
@@ -101,11 +111,12 @@ impl Command for ChangePets {
     type Rejection = BatchRejection;
 
     fn keys(&self, keys: &mut Keys) {
-        keys.has_batch = true;
+        keys.has_many_changes = true;
+        keys.imports.extend(self.import.map(|part| part.file));
         for step in &self.steps {
             match step {
                 Step::Create(create) => create.keys(keys),
-                Step::Update(update, _) => update.keys(keys),
+                Step::Update(update, ..) => update.keys(keys),
                 Step::Delete(delete, _) => delete.keys(keys),
                 Step::Invalid(_) => {}
             }
@@ -117,14 +128,25 @@ impl Command for ChangePets {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<BatchOutcome, BatchRejection> {
+        if let Some(part) = &self.import {
+            let continued = imports::ensure_continued(part, &self.id, draft);
+            continued.map_err(BatchRejection::Stopped)?;
+        }
         let mut changes = Vec::with_capacity(self.steps.len());
         for (index, step) in self.steps.iter().enumerate() {
             let decided = self.decide_step(step, draft);
             let outcome = decided.unwrap_or_else(ChangeOutcome::Rejected);
             if self.is_atomic && outcome.is_rejection() {
-                return Err(BatchRejection { index, outcome });
+                return Err(BatchRejection::Change { index, outcome });
             }
             changes.push(outcome);
+        }
+        if let Some(part) = &self.import {
+            let count = |is: fn(&ChangeOutcome) -> bool| changes.iter().filter(|it| is(it)).count();
+            let added = count(|it| matches!(it, ChangeOutcome::Created(_)));
+            let changed = count(|it| matches!(it, ChangeOutcome::Updated | ChangeOutcome::Deleted));
+            let counts = (changes.len(), added, changed);
+            imports::record_part(part, &self.id, counts, draft);
         }
         Ok(BatchOutcome {
             id: self.id.clone(),
@@ -132,11 +154,8 @@ impl Command for ChangePets {
         })
     }
 
-    fn recorded(outcome: &BatchOutcome) -> Recorded {
-        Recorded {
-            id: 0,
-            results: Some(to_json(outcome)),
-        }
+    fn recorded(outcome: &BatchOutcome) -> RecordedResult {
+        RecordedResult::of_json(0, outcome)
     }
 }
 
@@ -151,17 +170,12 @@ impl Store {
     ) -> Result<Idempotent<Result<BatchOutcome, BatchRejection>>, Error> {
         let command = ChangePets {
             id: batch.id,
+            import: batch.import,
             is_atomic: batch.is_atomic,
             steps: batch.changes.into_iter().map(Step::from).collect(),
             matches: batch.matches,
         };
-        Ok(
-            match self.execute(Some(api_key_id), command, request).await? {
-                Reply::Executed(outcome) => Idempotent::Executed(outcome),
-                Reply::Replayed(Ok(recorded)) => Idempotent::Replayed(Ok(recorded.parse()?)),
-                Reply::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
-                Reply::KeyReused => Idempotent::KeyReused,
-            },
-        )
+        let reply = self.execute(Some(api_key_id), command, request).await?;
+        reply.or_recorded()
     }
 }

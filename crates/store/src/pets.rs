@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::{
     Error, Store,
-    command::{Command, Lane, Recorded, Reply},
+    command::{Command, Lane, RecordedResult, Reply},
     draft::Draft,
     list::MAX_EXAMINED,
+    photos::remove_others,
+    row_keys::{Keys, Sequence},
     rows::{LoggedChange, Stored, to_json},
     table::{Value, columns},
-    tables::{Keys, Sequence},
 };
 use domain::{
     event::EventType,
@@ -19,6 +20,7 @@ use domain::{
     pet::{
         FilteredInventory, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion,
     },
+    register::DeletedPet,
 };
 
 statements! {
@@ -65,8 +67,8 @@ impl Command for CreatePet {
         Ok(id)
     }
 
-    fn recorded(id: &PetId) -> Recorded {
-        Recorded::of_id(id.get())
+    fn recorded(id: &PetId) -> RecordedResult {
+        RecordedResult::of_id(id.get())
     }
 }
 
@@ -118,16 +120,22 @@ impl Command for DeletePet {
     type Output = ();
     type Rejection = PetRejection;
 
+    /// An earlier deletion may have been undone, and its record be replaced.
     fn keys(&self, keys: &mut Keys) {
         keys.pets.push(self.id);
+        keys.deleted_pets.push(self.id);
+        keys.photos_of.push(self.id);
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<(), PetRejection> {
         let pets = &draft.tables.pets;
-        let before = pets.get(&self.id).ok_or(PetRejection::NoSuchPet)?;
+        let before = pets.get(&self.id).ok_or(PetRejection::NoSuchPet)?.clone();
         let claim = draft.claims.get(&self.id).copied();
-        decide_deletion(before, self.expected.as_ref(), claim)?;
+        decide_deletion(&before, self.expected.as_ref(), claim)?;
+        let deleted = DeletedPet::new(&before, draft.times.now);
+        remove_others(draft, &before, &[]);
         draft.delete::<Pet>(self.id);
+        draft.put(deleted);
         Ok(())
     }
 }
@@ -231,8 +239,8 @@ impl Store {
         }
     }
 
-    /// Counts the pets that match a filter, by status, on a few pages of their list: the newest, up
-    /// to 1,000. The cost is bounded.
+    /// Counts the newest 1,000 pets that match a filter, by status. Reads at most ten pages of
+    /// their list, which may be short, so the cost is bounded.
     pub async fn pet_count(&self, filter: PetFilter) -> Result<FilteredInventory, Error> {
         const MAX_PAGES: usize = 10;
         let mut query = ListQuery {

@@ -11,6 +11,10 @@ pub(super) enum Purge {
     IdempotencyKeys,
     /// Deliveries that were given up.
     FailedDeliveries,
+    /// Pets that were deleted, in the register.
+    DeletedPets,
+    /// Photos that no pet shows, with their parts.
+    Photos,
     /// Imports. The oldest are deleted earlier if there are more than the number that is kept.
     Imports,
 }
@@ -25,7 +29,18 @@ impl Purge {
                 "webhook_id, sequence",
                 "last_attempt_at",
             ),
+            Self::DeletedPets => ("deleted_pets", "id", "deleted_at"),
+            Self::Photos => ("photos", "id", "removed_at"),
             Self::Imports => ("imports", "digest", "updated_at"),
+        }
+    }
+
+    /// The number of rows that are deleted at a time, given that of small rows.
+    pub(super) fn batch_size(self, of_small_rows: u32) -> u32 {
+        match self {
+            // Each has up to a few megabytes.
+            Self::Photos => 16,
+            _ => of_small_rows,
         }
     }
 
@@ -33,7 +48,9 @@ impl Purge {
     pub(super) fn select(self, before: &str, limit: u32) -> String {
         let (table, key, time) = self.table();
         let is_old = match self {
-            Self::IdempotencyKeys => format!("{time} < {before}"),
+            Self::IdempotencyKeys | Self::DeletedPets | Self::Photos => {
+                format!("{time} < {before}")
+            }
             Self::FailedDeliveries => format!("state = 'failed' AND {time} < {before}"),
             Self::Imports => format!(
                 "{time} < {before} OR {key} NOT IN (
@@ -60,6 +77,16 @@ impl Store {
     /// Deletes deliveries that were given up.
     pub async fn delivery_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
         on_database!(self, db => db.purge(Purge::FailedDeliveries, retention).await)
+    }
+
+    /// Removes deleted pets from the register.
+    pub async fn deleted_pet_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
+        on_database!(self, db => db.purge(Purge::DeletedPets, retention).await)
+    }
+
+    /// Deletes photos that no pet shows.
+    pub async fn photo_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
+        on_database!(self, db => db.purge(Purge::Photos, retention).await)
     }
 
     /// Deletes records of imports, and the oldest ones if there are too many.

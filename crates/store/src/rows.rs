@@ -34,9 +34,9 @@ pub(super) enum Access {
 pub(super) trait Stored: Keyed {
     const ACCESS: Access = Access::Locked;
 
-    /// Returns true if a unique index, not a lock, protects a decision that this change depends on:
-    /// that no other row has the same value. The index must see the change then, so that a batch
-    /// does not change the row once more: of several changes the index would see only the last,
+    /// Returns true if the change was decided because no other row has the same value, which a
+    /// unique index protects instead of a lock. A commit group then changes the row only once. The
+    /// index checks what is written, and of several changes in a group only the last is written,
     /// or none if the row is created and deleted again.
     fn must_reach_index(_before: Option<&Self>, _after: Option<&Self>) -> bool {
         false
@@ -101,13 +101,13 @@ struct Versions<T> {
     current: Option<T>,
 }
 
-/// The rows of a table that a batch inserts, updates and deletes, by ascending key.
+/// The rows of a table that a commit group inserts, updates and deletes, by ascending key.
 pub(super) struct WriteSet<'a, T: Keyed> {
     pub(super) inserts: Vec<&'a T>,
     /// Each row as it is stored, and its new state.
     pub(super) updates: Vec<(&'a T, &'a T)>,
     pub(super) deletes: Vec<&'a T::Key>,
-    /// The highest key of a row that the batch has created and deleted again. Its id counts as
+    /// The highest key of a row that the group has created and deleted again. Its id counts as
     /// assigned although the row is not written.
     pub(super) last_withdrawn: Option<&'a T::Key>,
 }
@@ -138,15 +138,18 @@ impl<T: Stored> Rows<T> {
             return None;
         }
         let mut logged = T::event(versions.current.as_ref(), row.as_ref());
-        if let (true, Some(logged), Some(_)) = (keeps_before, &mut logged, &row) {
+        if keeps_before
+            && row.is_some()
+            && let Some(logged) = &mut logged
+        {
             logged.before = versions.current.as_ref().and_then(T::resource);
         }
         versions.current = row;
         logged
     }
 
-    /// Returns true if a command that changes the row has to wait for a later batch: another
-    /// transaction has locked the row, or this batch has changed it and a unique index must see
+    /// Returns true if a command that changes the row has to wait for a later group: another
+    /// transaction has locked the row, or this group has changed it and a unique index must see
     /// that change first.
     pub(super) fn must_wait(&self, key: &T::Key) -> bool {
         let must_be_written = |row: &Versions<T>| {

@@ -3,11 +3,12 @@
 //! A page starts from candidates, which are read from the index of words for one term and then
 //! checked against the whole filter. Everything that is read is bounded: if too many words and
 //! pets start with each term, the list of pets is walked instead, as for other filters that have
-//! no index.
+//! no index. If that finds too few, because the pets with the term are far down the list, more
+//! candidates are read.
 
 use super::{Error, Store, list::MAX_EXAMINED, table::Value};
 use domain::{
-    page::{Filter, ListQuery, Page, Position, Sort},
+    page::{ListQuery, Page, Position, Sort},
     pet::{Pet, PetFilter, Search, id_of_term, prefix_end},
 };
 
@@ -15,8 +16,10 @@ use domain::{
 const MAX_TERMS: usize = 3;
 /// The maximum number of words whose pets are merged.
 const MAX_WORDS: i64 = 32;
-/// The maximum number of pets with different words that are candidates.
+/// The maximum number of candidates of a term with more words. A term with more pets has none.
 const MAX_PETS: i64 = 500;
+/// The maximum after a walk of the list that found too few pets.
+const MAX_DISTANT_PETS: i64 = 10_000;
 
 statements! {
     /// The words in a range, each found by a step in the index.
@@ -37,7 +40,7 @@ statements! {
 struct Candidates {
     /// Distinct, in the order of the list, after the end of the previous page.
     ids: Vec<i64>,
-    /// The last id up to which these are all, unless there are no others.
+    /// The id up to which no candidate is missing; `None` if none is missing at all.
     complete_to: Option<i64>,
 }
 
@@ -66,13 +69,13 @@ fn sort_key(id: i64, sort: Sort) -> i64 {
     }
 }
 
-/// Returns true if no previous page has an id.
+/// Returns true if an id comes after the previous page.
 fn is_after(query: &ListQuery<PetFilter>, id: i64) -> bool {
-    sort_key(id, query.sort) > sort_key(first_position(query), query.sort)
+    sort_key(id, query.sort) > sort_key(start_id(query), query.sort)
 }
 
 /// Returns the id after which the list, sorted by id, is read.
-pub(super) fn first_position(query: &ListQuery<PetFilter>) -> i64 {
+pub(super) fn start_id(query: &ListQuery<PetFilter>) -> i64 {
     let before_all = match query.sort {
         Sort::Asc => i64::MIN,
         Sort::Desc => i64::MAX,
@@ -87,47 +90,60 @@ impl Store {
         query: ListQuery<PetFilter>,
         search: &Search,
     ) -> Result<Page<Pet>, Error> {
-        let Some(candidates) = self.candidates(&query, search).await? else {
-            return self.pet_walk(query).await;
+        let sort = query.sort;
+        let is_enough = |page: &Page<Pet>| {
+            page.next.is_none() || page.items.len() == usize::from(query.limit.get())
+        };
+        let Some(candidates) = self.candidates(&query, search, MAX_PETS).await? else {
+            let walked = self.pet_walk(query.clone()).await?;
+            if is_enough(&walked) {
+                return Ok(walked);
+            }
+            return Ok(
+                match self.candidates(&query, search, MAX_DISTANT_PETS).await? {
+                    Some(more) => {
+                        further(walked, self.page_of_candidates(&query, &more).await?, sort)
+                    }
+                    None => walked,
+                },
+            );
         };
         let page = self.page_of_candidates(&query, &candidates).await?;
-        let is_full = page.items.len() == usize::from(query.limit.get());
         let filter = &query.filter;
         let has_index = filter.category_id.is_some() || filter.statuses.is_some();
-        if page.next.is_none() || is_full || !has_index {
+        if is_enough(&page) || !has_index {
             return Ok(page);
         }
         // The term is common, and the other filters are not met often. One of them may have fewer
         // pets than the term.
-        let sort = query.sort;
-        let walked = self.pet_walk(query).await?;
-        let end = |page: &Page<Pet>| {
-            let next = page.next.as_ref();
-            next.map_or(i64::MAX, |position| sort_key(position.id, sort))
-        };
-        Ok(if end(&walked) > end(&page) {
-            walked
-        } else {
-            page
-        })
+        Ok(further(page, self.pet_walk(query.clone()).await?, sort))
     }
 
-    /// Looks for a term with few pets. Returns the candidates of another if there is none, or
-    /// nothing if too many words start with each.
+    /// Looks for a term with few pets. If there is none, returns the candidates that reach furthest
+    /// in the list, which are those of the rarest term, or nothing if too many words start with
+    /// each.
     async fn candidates(
         &self,
         query: &ListQuery<PetFilter>,
         search: &Search,
+        max_pets: i64,
     ) -> Result<Option<Candidates>, Error> {
-        let mut first = None;
+        let mut rarest = None;
+        let mut furthest = i64::MIN;
         for term in search.terms().iter().take(MAX_TERMS) {
-            let found = self.candidates_of_term(query, term).await?;
-            if found.as_ref().is_some_and(|it| it.complete_to.is_none()) {
-                return Ok(found);
+            let Some(found) = self.candidates_of_term(query, term, max_pets).await? else {
+                continue;
+            };
+            let Some(end) = found.complete_to else {
+                return Ok(Some(found));
+            };
+            let reach = sort_key(end, query.sort);
+            if reach > furthest {
+                furthest = reach;
+                rarest = Some(found);
             }
-            first = first.or(found);
         }
-        Ok(first)
+        Ok(rarest)
     }
 
     /// Returns the pets of a term; `None` if neither its words nor its pets are few.
@@ -135,6 +151,7 @@ impl Store {
         &self,
         query: &ListQuery<PetFilter>,
         term: &str,
+        max_pets: i64,
     ) -> Result<Option<Candidates>, Error> {
         let end = prefix_end(term).expect("no letter or digit is the last character");
         let range = |limit: i64| {
@@ -151,8 +168,8 @@ impl Store {
             limit = ids_per_word(query, words.len());
             on_database!(self, db => db.pet_ids_of_words(words, query, limit).await)?
         } else {
-            let pets: Vec<(i64,)> = self.query(&PETS_OF_TERM, range(MAX_PETS + 1)).await?;
-            if pets.len() as i64 > MAX_PETS {
+            let pets: Vec<(i64,)> = self.query(&PETS_OF_TERM, range(max_pets + 1)).await?;
+            if pets.len() as i64 > max_pets {
                 return Ok(None);
             }
             let ids = pets.into_iter().map(|(id,)| id);
@@ -163,7 +180,7 @@ impl Store {
         Ok(Some(Candidates::merge(lists, limit, query.sort)))
     }
 
-    /// Reads candidates until the page is full.
+    /// Reads candidates until the page is full, or as many rows as are examined for a page.
     async fn page_of_candidates(
         &self,
         query: &ListQuery<PetFilter>,
@@ -171,7 +188,13 @@ impl Store {
     ) -> Result<Page<Pet>, Error> {
         let limit = usize::from(query.limit.get());
         let mut found = Vec::new();
-        let mut ids = &candidates.ids[..];
+        let (mut ids, rest) = candidates
+            .ids
+            .split_at(candidates.ids.len().min(MAX_EXAMINED as usize));
+        let complete_to = match ids.last() {
+            Some(last) if !rest.is_empty() => Some(*last),
+            _ => candidates.complete_to,
+        };
         let mut count = limit + 1;
         while !ids.is_empty() && found.len() <= limit {
             let (next, rest) = ids.split_at(count.min(ids.len()));
@@ -183,9 +206,18 @@ impl Store {
             count *= 4;
         }
         let is_read = ids.is_empty();
-        let end = candidates.complete_to.filter(|_| is_read);
+        let end = complete_to.filter(|_| is_read);
         Ok(query.page(found, end.map(Position::of_id)))
     }
+}
+
+/// Returns the one of two pages from the same position that reaches further in the list.
+fn further(one: Page<Pet>, other: Page<Pet>, sort: Sort) -> Page<Pet> {
+    let end = |page: &Page<Pet>| {
+        let next = page.next.as_ref();
+        next.map_or(i64::MAX, |position| sort_key(position.id, sort))
+    };
+    if end(&other) > end(&one) { other } else { one }
 }
 
 /// Returns the number of pets that are read for each of several words of a term: a page, and more

@@ -3,10 +3,11 @@
 use std::{convert::Infallible, marker::PhantomData};
 
 use super::{
+    event_row::EventRow,
+    row_keys::Tables,
     rows::{ForEachTable, Keyed, Rows, Stored},
     sql::Sql,
     table::Kind,
-    tables::{EventRow, Tables},
 };
 
 /// A statement with a readable name.

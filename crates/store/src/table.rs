@@ -108,6 +108,14 @@ impl<'r, R: Row> Columns<'r, R> {
         let value = self.row.value(column, F::KIND)?;
         F::from_value(value).map_err(|corrupt| R::corrupt(column, corrupt))
     }
+
+    /// Reads an [`OuterJoin`] that other columns follow.
+    pub(super) fn next_joined<T: ColumnGroup, K: Field>(&mut self) -> Result<Option<T>, R::Error> {
+        let start = self.next;
+        let OuterJoin(record, _) = OuterJoin::<T, K>::read(self)?;
+        self.next = start + T::columns("").len();
+        Ok(record)
+    }
 }
 
 /// A value that is read from the first columns of a row.
@@ -144,7 +152,8 @@ impl<A: Record, B: Record, C: Record> Record for (A, B, C) {
     }
 }
 
-/// The right side of an outer join: no record if its first column, of type `K`, is null.
+/// The right side of an outer join, in the last columns of a row: no record if the first of them,
+/// of type `K`, is null.
 pub(super) struct OuterJoin<T, K>(pub(super) Option<T>, PhantomData<K>);
 
 impl<T: Record, K: Field> Record for OuterJoin<T, K> {
@@ -152,6 +161,15 @@ impl<T: Record, K: Field> Record for OuterJoin<T, K> {
         let is_null = columns.row.value(columns.next, K::KIND)? == Value::Null;
         let record = (!is_null).then(|| T::read(columns)).transpose()?;
         Ok(Self(record, PhantomData))
+    }
+}
+
+/// The last record of a row, unless its values cannot be read.
+pub(super) struct Readable<T>(pub(super) Option<T>);
+
+impl<T: Record> Record for Readable<T> {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self(T::read(columns).ok()))
     }
 }
 
@@ -265,12 +283,12 @@ pub(super) trait Table: ColumnGroup {
 }
 
 /// Returns the columns of a table that are read, as a list for a statement.
-pub(super) fn columns<T: Table>() -> String {
+pub(super) fn columns<T: ColumnGroup>() -> String {
     names(&T::columns(""))
 }
 
 /// Returns the same list, with the name of the table or an alias before each column.
-pub(super) fn columns_of<T: Table>(alias: &str) -> String {
+pub(super) fn columns_of<T: ColumnGroup>(alias: &str) -> String {
     let columns = T::columns("").into_iter();
     let names = columns.map(|column| format!("{alias}.{}", column.name));
     names.collect::<Vec<_>>().join(", ")

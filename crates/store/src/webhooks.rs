@@ -2,11 +2,11 @@
 
 use super::{
     Error, Store,
-    command::{Command, Recorded, Reply},
+    command::{Command, RecordedResult, Reply},
     draft::Draft,
+    row_keys::{Keys, Sequence},
     rows::Stored,
     table::{Value, columns},
-    tables::{Keys, Sequence},
 };
 use domain::{
     api_key::Scopes,
@@ -68,8 +68,8 @@ impl Command for CreateWebhook {
         Ok(stored)
     }
 
-    fn recorded(stored: &StoredWebhook) -> Recorded {
-        Recorded::of_id(stored.webhook.id.get())
+    fn recorded(stored: &StoredWebhook) -> RecordedResult {
+        RecordedResult::of_id(stored.webhook.id.get())
     }
 }
 
@@ -125,8 +125,8 @@ impl Command for ChangeWebhook {
         Ok(after)
     }
 
-    fn recorded(stored: &StoredWebhook) -> Recorded {
-        Recorded::of_id(stored.webhook.id.get())
+    fn recorded(stored: &StoredWebhook) -> RecordedResult {
+        RecordedResult::of_id(stored.webhook.id.get())
     }
 }
 

@@ -1,4 +1,5 @@
-//! The working set of a batch: the rows that its commands read, and the changes that they decide.
+//! The working set of a commit group: the rows that its commands read, and the changes that they
+//! decide.
 //!
 //! Both databases load the rows, let one command after the other decide on them, and write the
 //! changes.
@@ -7,7 +8,10 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::tables::{Change, EventRow, Sequence, Tables};
+use super::{
+    event_row::EventRow,
+    row_keys::{Change, Sequence, Tables},
+};
 use domain::{
     category::CategoryId,
     order::OrderId,
@@ -18,9 +22,9 @@ use domain::{
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) now: Timestamp,
-    /// A time that has passed for certain, even if the clock is fast. It decides about the orders
-    /// of earlier processes, which had another clock.
-    pub(super) certain: Timestamp,
+    /// The trusted time: see [`ClockTrust`](domain::clock::ClockTrust). It decides whether orders
+    /// of earlier processes have expired, because those processes had another clock.
+    pub(super) trusted: Timestamp,
     /// The id of the last order that an earlier process has placed.
     pub(super) last_earlier_order: i64,
 }
@@ -30,7 +34,7 @@ impl Times {
     pub(super) fn of_one_clock(now: Timestamp) -> Self {
         Self {
             now,
-            certain: now,
+            trusted: now,
             last_earlier_order: 0,
         }
     }
@@ -40,7 +44,7 @@ impl Times {
         if order.get() > self.last_earlier_order {
             self.now
         } else {
-            self.certain
+            self.trusted
         }
     }
 }
@@ -65,20 +69,23 @@ pub(super) struct ChangeContext<'a> {
     pub(super) batch_id: Option<&'a BatchId>,
 }
 
-/// The state that the commands of a batch read and change.
+/// The state that the commands of a commit group read and change.
 #[derive(Default)]
 pub(super) struct WorkingSet {
     pub(super) times: Times,
-    /// The sequence number of the newest event before the batch.
+    /// The sequence number of the newest event before the group.
     pub(super) last_event: i64,
     /// The rows that commands have named, as stored and as changed.
     pub(super) tables: Tables,
     /// The claims of active orders on the pets that were loaded.
     pub(super) claims: HashMap<PetId, Claim>,
-    /// The categories that have the names in [`Keys`](super::tables::Keys), by folded name. They
+    /// The categories that have the names in [`Keys`](super::row_keys::Keys), by folded name. They
     /// are not locked: a unique index rejects a name that another transaction takes.
     pub(super) category_names: HashMap<String, CategoryId>,
-    /// The pets that have the microchips in [`Keys`](super::tables::Keys) and are not sold. They
+    /// True for the categories in [`Keys`](super::row_keys::Keys) that a pet has. They are not
+    /// locked: changes that another transaction commits after the read are later than this group.
+    pub(super) used_categories: HashMap<CategoryId, bool>,
+    /// The pets that have the microchips in [`Keys`](super::row_keys::Keys) and are not sold. They
     /// are not locked: a unique index rejects a number that another transaction takes.
     pub(super) microchips: HashMap<Microchip, PetId>,
     /// The number of webhooks, if a command needs it.
@@ -97,6 +104,13 @@ pub(super) struct WorkingSet {
 }
 
 impl WorkingSet {
+    /// Returns true if a pet has one of the categories in [`Keys`](super::row_keys::Keys).
+    pub(super) fn is_category_used(&self, id: CategoryId) -> bool {
+        self.used_categories
+            .get(&id)
+            .is_some_and(|is_used| *is_used)
+    }
+
     /// Returns the other pet that has the microchip of a pet, if neither is sold.
     pub(super) fn microchip_holder(&self, pet: &Pet) -> Option<PetId> {
         let holder = self.microchips.get(pet.claimed_microchip()?).copied();
@@ -123,6 +137,12 @@ impl WorkingSet {
                 }
                 if let Some(microchip) = change.row.as_ref().and_then(Pet::claimed_microchip) {
                     self.microchips.insert(microchip.clone(), change.key);
+                }
+                if let Some(pet) = &change.row
+                    && let Some(is_used) =
+                        (self.used_categories).get_mut(&CategoryId::from_store(pet.category_id))
+                {
+                    *is_used = true;
                 }
             }
             Change::Order(change) => {

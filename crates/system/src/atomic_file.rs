@@ -1,6 +1,8 @@
 //! Atomic file creation: a file appears under its name only when it is complete
 //! and on disk.
 
+mod folder;
+
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -12,6 +14,8 @@ use std::{
 };
 
 use tempfile::{Builder, NamedTempFile};
+
+pub use folder::OutputFolder;
 
 /// The files that this process must not leave behind, for [`discard_unfinished`].
 struct UnfinishedFiles {

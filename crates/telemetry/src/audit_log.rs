@@ -1,4 +1,5 @@
-//! The audit log: changes to API keys, whichever process made them.
+//! The audit log: changes to API keys, whichever process made them, and to the settings of the
+//! shop.
 //!
 //! Its events have a target of their own, by which the log keeps them in a buffer of
 //! their own: a flood of other events does not displace them.
@@ -45,4 +46,10 @@ pub fn api_key_rotated(key: &ApiKey) {
 /// Logs that another program deleted the row of a key.
 pub fn api_key_removed(key: &ApiKey) {
     event!(key, "api key removed");
+}
+
+/// Logs the names of the settings that a key changed, without their values.
+pub fn settings_changed(api_key_id: i64, members: &[&str]) {
+    let members = members.join(" ");
+    tracing::info!(target: TARGET, audit = true, api_key_id, members, "settings changed");
 }

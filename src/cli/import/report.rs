@@ -9,7 +9,7 @@ use super::{
         status,
         table::{cut, table},
     },
-    source::Source,
+    file::ImportFile,
 };
 
 /// The number of rows that are shown.
@@ -17,7 +17,7 @@ const SHOWN_ROWS: usize = 3;
 /// The width of a cell that is shown.
 const MAX_WIDTH: usize = 20;
 
-impl Source {
+impl ImportFile {
     /// Reports what was left out of a table and, with `has_rows`, its columns with the first rows.
     pub fn report(&self, has_rows: bool) -> Result<(), String> {
         if !self.layout.is_table() {
@@ -36,6 +36,16 @@ impl Source {
             let sheet = list([sheet].into_iter());
             let others = list(others.iter().map(String::as_str));
             status!("Read sheet {sheet}; not read: {others}. To read one of these, use --sheet.");
+        }
+        if let Some(currency) = self.currency {
+            status!(
+                "Prices without a currency are in {}; to choose another one, use --currency.",
+                currency.as_str()
+            );
+        }
+        for (column, example, order) in self.layout.ordered_dates() {
+            let part = order.first_part();
+            status!("Read dates such as {example} in {column} with the {part} first.");
         }
         let table = self.table()?;
         let unit = self.layout.unit();
@@ -61,14 +71,21 @@ impl Source {
 
 /// Returns the columns of a table, each with its member and its first cells.
 fn preview(read: Table, unit: &str) -> String {
-    let rows = read.rows.filter_map(|(line, row)| Some((line, row.ok()?)));
-    let rows: Vec<_> = rows.take(SHOWN_ROWS).collect();
+    let rows: Vec<_> = read
+        .rows
+        .filter_map(|(line, row)| Some((line, row.ok()?)))
+        .take(SHOWN_ROWS)
+        .collect();
     let title = |at: usize| rows.get(at).map(|(line, _)| format!("{unit} {line}"));
     let titles: [String; SHOWN_ROWS] = array::from_fn(|at| title(at).unwrap_or_default());
     let [first, second, third] = &titles;
     let header = ["column", "read as", first, second, third];
-    let columns = read.columns.headings.into_iter().enumerate();
-    let columns = columns.filter(|(_, (heading, _))| !heading.is_empty());
+    let columns = read
+        .columns
+        .headings
+        .into_iter()
+        .enumerate()
+        .filter(|(_, (heading, _))| !heading.is_empty());
     let lines = columns.map(|(position, (heading, column))| {
         let cell = |at: usize| {
             let (_, row) = rows.get(at)?;

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use clap::Parser;
+use domain::price::Currency;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::{
     super::pet_file::{CategoryReference, PetRecord, RecordError, TableOptions},
-    source::Source,
+    file::ImportFile,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import-files");
@@ -31,15 +32,27 @@ fn tables_are_read_as_expected() {
         assert_as_expected(name, &expected);
         read += 1;
     }
-    assert!(read >= 70, "only {read} files were found");
+    assert!(read >= 85, "only {read} files were found");
 }
 
 fn assert_as_expected(name: &str, expected: &Value) {
-    let file = Path::new(FOLDER).join(name);
+    let path = Path::new(FOLDER).join(name);
     let options = options(&expected["options"]);
-    let source = Source::open(&file, None, options).map_err(|error| error.to_string());
-    let records = source.and_then(|source| Ok((source.records(&ProgressBar::hidden())?, source)));
-    let (records, source) = match (records, expected["error"].as_array()) {
+    let file = ImportFile::open(&path, None, options).map_err(|error| error.to_string());
+    let file = file.and_then(|mut file| {
+        let currency = expected["options"]["shopCurrency"].as_str();
+        file.examine_columns(currency.map(|code| Currency::parse(code).unwrap()))?;
+        Ok(file)
+    });
+    let records = file.and_then(|file| {
+        let records: Vec<_> = file.records(&ProgressBar::hidden())?.collect();
+        let mut fatal = records.iter().filter_map(|(line, record)| match record {
+            Err(RecordError::Fatal(reason)) => Some(format!("line {line}: {reason}")),
+            _ => None,
+        });
+        fatal.next().map_or(Ok((records, file)), Err)
+    });
+    let (records, file) = match (records, expected["error"].as_array()) {
         (Err(error), Some(texts)) => {
             for text in texts {
                 let text = text.as_str().unwrap().to_lowercase();
@@ -62,8 +75,9 @@ fn assert_as_expected(name: &str, expected: &Value) {
         }
     }
     assert_eq!(&Value::from(rows), &expected["rows"], "{name}");
-    let expected_invalid = expected["invalid"].as_array();
-    let expected_invalid = expected_invalid.map_or(&[][..], Vec::as_slice);
+    let expected_invalid = expected["invalid"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
     let lines: Vec<_> = invalid.keys().map(|line| json!(line)).collect();
     let expected_lines: Vec<_> = expected_invalid.iter().map(|row| &row["line"]).collect();
     assert_eq!(lines.iter().collect::<Vec<_>>(), expected_lines, "{name}");
@@ -71,17 +85,18 @@ fn assert_as_expected(name: &str, expected: &Value) {
         let mention = row["mentions"].as_str().unwrap_or_default();
         assert!(reason.contains(mention), "{name}: {reason}");
     }
-    let headings = source.table().unwrap().columns.headings;
+    let headings = file.table().unwrap().columns.headings;
     let recognised = headings.iter().filter_map(|(heading, column)| {
         let column = column.as_ref()?;
         Some((heading.clone(), json!(column)))
     });
     let recognised: Map<_, _> = recognised.collect();
-    let ignored = headings
+    let ignored: Vec<_> = headings
         .iter()
-        .filter(|(heading, column)| column.is_none() && !heading.is_empty());
-    let ignored: Vec<_> = ignored.map(|(heading, _)| heading).collect();
-    let (sheet, others) = source.layout.sheet().unzip();
+        .filter(|(heading, column)| column.is_none() && !heading.is_empty())
+        .map(|(heading, _)| heading)
+        .collect();
+    let (sheet, others) = file.layout.sheet().unzip();
     for (member, found) in [
         ("columns", json!(recognised)),
         ("ignored", json!(ignored)),
@@ -93,7 +108,7 @@ fn assert_as_expected(name: &str, expected: &Value) {
         }
     }
     let is_windows_1252 = expected["encoding"] == "windows-1252";
-    assert_eq!(source.layout.is_windows_1252(), is_windows_1252, "{name}");
+    assert_eq!(file.layout.is_windows_1252(), is_windows_1252, "{name}");
 }
 
 fn options(chosen: &Value) -> TableOptions {
@@ -103,7 +118,12 @@ fn options(chosen: &Value) -> TableOptions {
             arguments.push(format!("{option}={from}={}", to.as_str().unwrap()));
         }
     }
-    for (member, option) in [("sheet", "--sheet"), ("defaultStatus", "--default-status")] {
+    for (member, option) in [
+        ("sheet", "--sheet"),
+        ("defaultStatus", "--default-status"),
+        ("currency", "--currency"),
+        ("dateOrder", "--date-order"),
+    ] {
         let value = chosen[member].as_str();
         arguments.extend(value.map(|value| format!("{option}={value}")));
     }
@@ -117,10 +137,12 @@ fn row(line: u64, record: &PetRecord) -> Value {
         CategoryReference::Id(id) => (Some(id), None),
         CategoryReference::Name(name) => (None, Some(name)),
         CategoryReference::Both(id, name) => (Some(id), Some(name)),
+        CategoryReference::Unchanged => (None, None),
     };
     let members = row.as_object_mut().unwrap();
     members.remove("categoryId");
     members.insert("line".into(), json!(line));
+    members.extend(record.id.map(|id| ("id".into(), json!(id))));
     members.extend(id.map(|id| ("categoryId".into(), json!(id))));
     members.extend(name.map(|name| ("category".into(), json!(name.trim()))));
     row

@@ -5,8 +5,11 @@ use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 use csv::StringRecord;
 
 use super::{
+    dates::DATES,
     options::TableOptions,
+    prices::PriceRules,
     record::{CategoryReference, PetRecord},
+    rules::Rules,
 };
 use crate::cli::formula;
 use domain::{
@@ -14,10 +17,13 @@ use domain::{
     invalid::{Invalid, quoted},
     members::{Cells, Choice},
     pet::{PetId, PetStatus},
+    price::Currency,
 };
 
-/// The texts in which blanks at the ends are removed. An exported name may have some behind an
-/// apostrophe, which are kept.
+const PRICE: &str = "price";
+const CURRENCY: &str = "currency";
+
+/// The texts in which blanks at the ends are removed.
 const TRIMMED: [&str; 2] = ["name", "breed"];
 
 /// The columns of a table.
@@ -30,6 +36,7 @@ pub struct Columns {
     /// The status that yes means, if the column of the status has yes and no.
     flag: Option<PetStatus>,
     options: Rc<TableOptions>,
+    rules: Rules,
 }
 
 /// The reason why a row is not the header.
@@ -51,6 +58,7 @@ impl Columns {
     pub fn from_headings(
         headings: &StringRecord,
         options: &Rc<TableOptions>,
+        rules: &Rules,
     ) -> Result<Self, NoHeader> {
         let mut flags = BTreeMap::new();
         let mut candidates: BTreeMap<String, (Strength, Vec<usize>)> = BTreeMap::new();
@@ -84,9 +92,12 @@ impl Columns {
             positions.push(position);
         }
         let recognised = candidates.len();
+        // With ids, the table can change animals that have the rest.
+        let by_id = candidates.get("id").map(|(strength, _)| strength);
+        let changes_only = recognised > 1 && by_id >= Some(&Strength::Own);
         for (column, alternatives) in [("name", &["name"][..]), CATEGORY_COLUMNS] {
             let is_found = |column: &&str| candidates.contains_key(*column);
-            if !alternatives.iter().any(is_found) {
+            if !changes_only && !alternatives.iter().any(is_found) {
                 return Err(NoHeader::Missing(column, recognised));
             }
         }
@@ -102,8 +113,10 @@ impl Columns {
         let mut positions = BTreeMap::new();
         for (column, (_, candidates)) in candidates {
             if candidates.len() > 1 {
-                let found = candidates.iter().filter_map(|at| headings.get(*at));
-                let found: Vec<_> = found.collect();
+                let found: Vec<_> = candidates
+                    .iter()
+                    .filter_map(|at| headings.get(*at))
+                    .collect();
                 return Err(NoHeader::Invalid(format!(
                     "more than one {column} column: {}; ignore the others, as with --column {}",
                     list(found.iter().copied()),
@@ -126,6 +139,54 @@ impl Columns {
             names: positions.keys().cloned().collect(),
             positions,
             options: Rc::clone(options),
+            rules: rules.clone(),
+        })
+    }
+
+    /// Returns true if the table has this column.
+    pub fn has(&self, column: &str) -> bool {
+        self.positions.contains_key(column)
+    }
+
+    /// Returns the price in a row, with its currency; `None` if it has no price.
+    fn price(&self, row: &Row<'_>) -> Result<Option<(String, Currency)>, String> {
+        let Some(price) = row.cell(PRICE).filter(|cell| !is_blank(cell)) else {
+            return Ok(None);
+        };
+        let prices = &self.rules.prices;
+        let currency = prices.currency(price, row.cell(CURRENCY))?;
+        let amount = prices.amount(price, currency)?;
+        Ok(Some((amount.into_owned(), currency)))
+    }
+
+    /// Returns the decimal mark of the price in a row, if it can be nothing else, and whether it
+    /// lacks a currency.
+    pub fn examine_price(&self, row: &StringRecord) -> (Option<char>, bool) {
+        let row = Row {
+            columns: self,
+            row,
+            price: None,
+        };
+        let Some(price) = row.cell(PRICE).filter(|cell| !is_blank(cell)) else {
+            return (None, false);
+        };
+        let without = PriceRules {
+            currency: None,
+            ..self.rules.prices
+        };
+        let lacks_currency =
+            row.cell(CURRENCY).is_none_or(is_blank) && without.currency(price, None).is_err();
+        (self.rules.prices.decimal_mark_of(price), lacks_currency)
+    }
+
+    /// Returns the cells of a row that have dates, each with its column.
+    pub fn dates<'a>(
+        &self,
+        row: &'a StringRecord,
+    ) -> impl Iterator<Item = (&'static str, &'a str)> {
+        DATES.into_iter().filter_map(|column| {
+            let position = self.positions.get(column)?;
+            Some((column, row.get(*position)?))
         })
     }
 
@@ -145,12 +206,28 @@ impl Columns {
                 ));
             }
         }
-        let row = Row { columns: self, row };
+        for (column, cell) in self.dates(row) {
+            self.rules.dates.read(column, cell)?;
+        }
+        let mut row = Row {
+            columns: self,
+            row,
+            price: None,
+        };
+        row.price = self.price(&row)?;
         let category_name = row.cell(CATEGORY).map(formula::unescape);
-        let category = CategoryReference::parse(row.cell("categoryId"), category_name.as_deref());
+        let number = row.cell("categoryId");
+        let category = if number.is_some() || category_name.is_some() {
+            CategoryReference::parse(number, category_name.as_deref())
+        } else {
+            Ok(CategoryReference::Unchanged)
+        };
         let id = row.cell("id").filter(|cell| !is_blank(cell));
         let id = id.map(|cell| {
-            PetId::parse(cell.trim()).ok_or_else(|| {
+            // Spreadsheets may show numbers with zeros in front.
+            let digits = cell.trim().trim_start_matches('0');
+            let id = PetId::parse(digits).filter(|id| id.get() <= PetId::MAX);
+            id.ok_or_else(|| {
                 let got = quoted(cell);
                 let reason = format!(
                     "must be the number of an animal, got {got}; to ignore the column, use \
@@ -195,6 +272,8 @@ pub fn list<'a>(cells: impl Iterator<Item = &'a str>) -> String {
 struct Row<'a> {
     columns: &'a Columns,
     row: &'a StringRecord,
+    /// The price with a decimal point, if there is one, and its currency.
+    price: Option<(String, Currency)>,
 }
 
 impl<'a> Row<'a> {
@@ -207,13 +286,21 @@ impl<'a> Row<'a> {
 
 impl Cells for Row<'_> {
     fn get(&self, column: &str, is_free_text: bool) -> Option<Cow<'_, str>> {
+        match (column, &self.price) {
+            (PRICE, price) => return price.as_ref().map(|(amount, _)| amount.into()),
+            (CURRENCY, Some((_, currency))) => return Some(currency.as_str().into()),
+            _ => {}
+        }
         let Some(cell) = self.cell(column).filter(|cell| !is_blank(cell)) else {
             let default = self.columns.options.default_status;
             let status = default.filter(|_| column == "status")?;
             return Some(status.as_str().into());
         };
+        if DATES.contains(&column) {
+            return self.columns.rules.dates.read(column, cell).ok();
+        }
         Some(if TRIMMED.contains(&column) {
-            formula::unescape(cell.trim()).into()
+            formula::unescape_and_trim(cell).into()
         } else if is_free_text {
             formula::unescape(cell).into()
         } else {
@@ -222,8 +309,7 @@ impl Cells for Row<'_> {
     }
 
     fn with_prefix(&self, prefix: &str) -> Vec<(&str, Cow<'_, str>)> {
-        let columns = self.columns.positions.keys();
-        let columns = columns.filter_map(|column| {
+        let columns = self.columns.positions.keys().filter_map(|column| {
             let key = column.strip_prefix(prefix)?;
             Some((key, self.get(column, true)?))
         });

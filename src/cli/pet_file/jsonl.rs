@@ -83,8 +83,10 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
             id.map(|id| CategoryReference::new(id, name.map(Cow::into_owned)))
         }
     };
-    let id = object.get("id").map(|id| PetId::from_json(Some(id)));
-    let id = id.transpose();
+    let id = object
+        .get("id")
+        .map(|id| PetId::from_json(Some(id)))
+        .transpose();
     let id = id.map_err(|invalid| vec![Invalid::new("id", invalid.reason)]);
     PetRecord::new(id, &object, category, None)
 }

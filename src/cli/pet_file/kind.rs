@@ -7,6 +7,8 @@ use std::{
 
 use zip::ZipArchive;
 
+use super::encoding::unmarked_utf16;
+
 /// The kind of a file.
 pub enum Kind {
     Text,
@@ -81,13 +83,14 @@ impl Kind {
         } else if start.starts_with(b"\xd0\xcf\x11\xe0") {
             Self::of_ole_file(file, &start)?
         } else {
-            Self::of_start(&start)
+            let is_even = file.metadata()?.len().is_multiple_of(2);
+            Self::of_start(&start, is_even)
         };
         file.rewind()?;
         Ok(kind)
     }
 
-    fn of_start(start: &[u8]) -> Self {
+    fn of_start(start: &[u8], is_even: bool) -> Self {
         let mut signatures = SIGNATURES.into_iter();
         if let Some((_, kind)) = signatures.find(|(signature, _)| {
             // Two letters can also begin a text.
@@ -104,8 +107,11 @@ impl Kind {
         if start.starts_with(b"\0") && start.get(4..8) == Some(b"ftyp") {
             return Self::Other("a picture or a video (HEIC, AVIF, MP4)", NO_TABLE);
         }
-        let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
-        let text = text.trim_ascii_start().to_ascii_lowercase();
+        let text = start
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(start)
+            .trim_ascii_start()
+            .to_ascii_lowercase();
         let is_html = [
             &b"<!doctype html"[..],
             b"<html",
@@ -121,6 +127,14 @@ impl Kind {
         }
         if text.starts_with(b"<?xml") {
             return Self::Other("an XML file", SAVE_AS);
+        }
+        let is_marked_utf16 = matches!(start, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
+        if is_marked_utf16 || is_even && unmarked_utf16(start).is_some() {
+            return Self::Text;
+        }
+        let mut lines = start.split(|byte| *byte == b'\n');
+        if lines.next().is_some_and(|line| line.contains(&0)) {
+            return Self::Other("not text, as it has NUL characters", NO_TABLE);
         }
         Self::Text
     }

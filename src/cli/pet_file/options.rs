@@ -2,10 +2,12 @@
 
 use clap::Args;
 
+use super::dates::DateOrder;
 use domain::{
     import::words::{self, Heading, simplify},
     members::Choice,
     pet::{PetStatus, Sex},
+    price::Currency,
 };
 
 /// The choices of a person about a table.
@@ -34,6 +36,18 @@ pub struct TableOptions {
     #[arg(long, env = "PETSTORE_DEFAULT_STATUS", value_name = "STATUS")]
     #[arg(value_parser = PetStatus::parse)]
     pub default_status: Option<PetStatus>,
+    /// Currency of the prices of a table that have none there, such as EUR; by default that of
+    /// the shop, unless the table has a column for it.
+    #[arg(long, env = "PETSTORE_CURRENCY", value_name = "CODE")]
+    #[arg(value_parser = parse_currency)]
+    pub currency: Option<Currency>,
+    /// Order of dates such as 5/6/2020 in columns whose other dates do not tell it.
+    #[arg(long, env = "PETSTORE_DATE_ORDER", value_name = "ORDER")]
+    pub date_order: Option<DateOrder>,
+}
+
+fn parse_currency(code: &str) -> Result<Currency, String> {
+    Currency::parse(&code.to_uppercase())
 }
 
 impl TableOptions {
@@ -44,6 +58,8 @@ impl TableOptions {
             (!self.columns.is_empty(), "--column"),
             (!self.values.is_empty(), "--value"),
             (self.default_status.is_some(), "--default-status"),
+            (self.currency.is_some(), "--currency"),
+            (self.date_order.is_some(), "--date-order"),
         ]
         .into_iter()
         .find_map(|(is_given, option)| is_given.then_some(option))

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use domain::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
+    import::{NamedCategory, words::CATEGORY},
     invalid::{Invalid, join_messages, quoted},
     json::{FromObject, Object},
     members::{CellMember, Cells, Errors, Members, Scalar},
@@ -42,13 +43,15 @@ pub enum CategoryReference {
     Id(i64),
     Name(String),
     Both(i64, String),
+    /// The table has no column for it, so a known animal keeps its category.
+    Unchanged,
 }
 
 /// An animal whose category is known.
 pub struct ResolvedPet {
     pub pet: NewPet,
     /// The name of the category, if it has none yet.
-    pub new_category: Option<Category>,
+    pub new_category: Option<NamedCategory>,
     columns: Option<Rc<[String]>>,
 }
 
@@ -60,9 +63,10 @@ impl PetRecord {
         category: Result<CategoryReference, Errors>,
         columns: Option<Rc<[String]>>,
     ) -> Result<Self, String> {
-        let members = UnknownCategory {
+        let members = WithPlaceholders {
             members,
             category: &category,
+            has_name: has_column(&columns, "name"),
         };
         let message = |invalid: Errors| join_messages(&invalid);
         let pet = NewPet::from_members(&members).map_err(message)?;
@@ -74,10 +78,29 @@ impl PetRecord {
         })
     }
 
+    /// Returns a message if the table lacks what a new animal needs.
+    pub fn check_addable(&self) -> Result<(), String> {
+        let has_category = !matches!(self.category, CategoryReference::Unchanged);
+        if has_column(&self.columns, "name") && has_category {
+            return Ok(());
+        }
+        Err(match self.id {
+            Some(id) => format!(
+                "id: no animal has the number {}; to add one, the table needs a name and a category",
+                id.get()
+            ),
+            None => "id: required, because the table has no name or no category".into(),
+        })
+    }
+
     /// Returns the pet, if its category is known. If the record has a name for a category without
-    /// one, adds it to `names` and returns it, too.
-    pub fn resolve(mut self, names: &mut CategoryNames) -> Result<ResolvedPet, String> {
-        let (category_id, new_category) = self.category.resolve(names)?;
+    /// one, or with `creates` a name that no category has, adds it to `names` and returns it, too.
+    pub fn resolve(
+        mut self,
+        names: &mut CategoryNames,
+        creates: bool,
+    ) -> Result<ResolvedPet, String> {
+        let (category_id, new_category) = self.category.resolve(names, creates)?;
         self.pet.category_id = category_id;
         Ok(ResolvedPet {
             pet: self.pet,
@@ -102,11 +125,18 @@ impl ResolvedPet {
     }
 }
 
+/// Returns true unless a table lacks a column.
+fn has_column(columns: &Option<Rc<[String]>>, name: &str) -> bool {
+    let mut columns = columns.iter().flat_map(|columns| columns.iter()).peekable();
+    columns.peek().is_none() || columns.any(|column| column == name)
+}
+
 /// Returns a merge patch with the members that have a column.
 fn members_of(members: &Value, columns: &[String]) -> Value {
     let mut patch = Map::new();
-    let columns = columns.iter().map(String::as_str);
-    for column in columns.chain(["categoryId"]) {
+    let has = |name: &str| columns.iter().any(|column| column == name);
+    let category = has(CATEGORY).then_some("categoryId");
+    for column in columns.iter().map(String::as_str).chain(category) {
         let (member, key) = match column.split_once('.') {
             Some((member, key)) => (member, Some(key)),
             None => (column, None),
@@ -123,24 +153,29 @@ fn members_of(members: &Value, columns: &[String]) -> Value {
                 let object = patch.entry(member).or_insert_with(|| Map::new().into());
                 object[key] = value.get(key).cloned().into();
             }
+            // Without its name, an object is incomplete, and stays as it is.
+            (_, Some(_), None) if !has(&format!("{member}.name")) => {}
             _ => _ = patch.insert(member.into(), value.cloned().into()),
         }
     }
     patch.into()
 }
 
-/// The members of an animal whose category may be given by its name.
-struct UnknownCategory<'a, M> {
+/// The members of an animal whose category may be given by its name, or whose name may be that of
+/// the known animal.
+struct WithPlaceholders<'a, M> {
     members: &'a M,
     category: &'a Result<CategoryReference, Errors>,
+    has_name: bool,
 }
 
-impl<M: Members> Members for UnknownCategory<'_, M> {
+impl<M: Members> Members for WithPlaceholders<'_, M> {
     fn optional<T: CellMember>(&self, name: &'static str) -> Result<Option<T>, Errors> {
         match (name, self.category) {
             ("categoryId", Err(errors)) => Err(errors.clone()),
             // A placeholder until the category is found by its name.
             ("categoryId", Ok(_)) => T::from_cells(&Placeholder, name),
+            ("name", _) if !self.has_name => T::from_cells(&Placeholder, name),
             _ => self.members.optional(name),
         }
     }
@@ -176,6 +211,15 @@ impl CategoryReference {
         }
     }
 
+    /// Returns the number of the category, if the file has one.
+    pub fn number(&self) -> Option<i64> {
+        match self {
+            Self::Id(id) | Self::Both(id, _) => Some(*id),
+            Self::Name(text) => text.trim().parse().ok(),
+            Self::Unchanged => None,
+        }
+    }
+
     pub fn new(id: i64, name: Option<String>) -> Self {
         match name {
             None => Self::Id(id),
@@ -183,32 +227,43 @@ impl CategoryReference {
         }
     }
 
-    fn resolve(self, names: &mut CategoryNames) -> Result<(i64, Option<Category>), String> {
+    fn resolve(
+        self,
+        names: &mut CategoryNames,
+        creates: bool,
+    ) -> Result<(i64, Option<NamedCategory>), String> {
         // A name may begin or end with spaces; in a table they are rarely intended.
         let find = |text: &str| names.id(text).or_else(|| names.id(text.trim()));
         match self {
             Self::Id(id) => Ok((id, None)),
+            Self::Unchanged => Ok((0, None)),
             // The text may also be a number.
             Self::Name(text) => {
                 let name = text.trim();
-                let found = find(&text).or_else(|| name.parse().ok());
-                let unknown = || {
+                if let Some(id) = find(&text).or_else(|| name.parse().ok()) {
+                    return Ok((id, None));
+                }
+                if !creates {
                     let name = quoted(name);
-                    format!(
-                        "category: no category is named {name}; name it first, or add its number"
-                    )
-                };
-                Ok((found.ok_or_else(unknown)?, None))
+                    return Err(format!(
+                        "category: no category is named {name}; to create it, use \
+                         --create-categories"
+                    ));
+                }
+                let category = names.create(category_name(name)?);
+                let is_new = true;
+                Ok((category.id.get(), Some(NamedCategory { category, is_new })))
             }
             Self::Both(id, text) => match (find(&text), names.name(id)) {
                 (Some(found), _) if found == id => Ok((id, None)),
                 (None, None) => {
-                    let name = CategoryName::parse(text.trim())
-                        .map_err(|reason| format!("category: {reason}"))?;
-                    let id = CategoryId::from_store(id);
-                    let category = Category { id, name };
+                    let category = Category {
+                        id: CategoryId::from_store(id),
+                        name: category_name(text.trim())?,
+                    };
                     names.insert(category.clone());
-                    Ok((id.get(), Some(category)))
+                    let is_new = false;
+                    Ok((id, Some(NamedCategory { category, is_new })))
                 }
                 (Some(found), _) => Err(format!(
                     "categoryId {id} and category {} contradict each other: that category is \
@@ -224,6 +279,10 @@ impl CategoryReference {
             },
         }
     }
+}
+
+fn category_name(text: &str) -> Result<CategoryName, String> {
+    CategoryName::parse(text).map_err(|reason| format!("category: {reason}"))
 }
 
 /// The maximum size of a JSON line or CSV record: far more than an animal needs.

@@ -6,8 +6,11 @@ use csv::StringRecord;
 
 use super::{
     columns::{Columns, NoHeader, is_blank, list},
+    dates::DateRules,
     options::TableOptions,
+    prices::PriceColumn,
     record::{RecordError, Records},
+    rules::Rules,
 };
 use crate::cli::shell_quote;
 
@@ -61,7 +64,12 @@ pub struct Table {
 
 impl Table {
     /// Finds the header: the first row with a name and a category.
-    pub fn new(mut rows: Rows, origin: Origin, options: &Rc<TableOptions>) -> Result<Self, String> {
+    pub fn new(
+        mut rows: Rows,
+        origin: Origin,
+        options: &Rc<TableOptions>,
+        rules: &Rules,
+    ) -> Result<Self, String> {
         let unit = origin.unit();
         let mut first: Vec<_> = rows.by_ref().take(SEARCHED_ROWS).collect();
         let mut best: Option<Candidate> = None;
@@ -81,7 +89,7 @@ impl Table {
                 .filter_map(|(_, row)| row.as_ref().ok())
                 .collect();
             let headings = lowest(row, &merged_rows);
-            match Columns::from_headings(&headings, options) {
+            match Columns::from_headings(&headings, options, rules) {
                 Ok(columns) => {
                     let rest = first.split_off(at + 1 + merged_rows.len());
                     let rows = rest.into_iter().chain(rows);
@@ -128,6 +136,24 @@ impl Table {
              {line}; to say which one it is, add --column, such as --column {example}",
             list(headings.iter())
         ))
+    }
+
+    /// Looks at the prices and the dates in all rows.
+    pub fn examine(self, dates: &mut DateRules) -> PriceColumn {
+        let mut found = PriceColumn::default();
+        let mut is_mixed = false;
+        for row in self.rows.filter_map(|(_, row)| row.ok()) {
+            for (column, cell) in self.columns.dates(&row) {
+                dates.examine(column, cell);
+            }
+            let (mark, lacks_currency) = self.columns.examine_price(&row);
+            found.lacks_currency |= lacks_currency;
+            if let Some(mark) = mark {
+                is_mixed |= *found.decimal_mark.get_or_insert(mark) != mark;
+            }
+        }
+        found.decimal_mark = found.decimal_mark.filter(|_| !is_mixed);
+        found
     }
 
     /// Reads the animals in the rows.

@@ -20,13 +20,14 @@ use super::{
     columns::{is_blank, list},
     options::TableOptions,
     record::{MAX_RECORD_BYTES, RecordError},
+    rules::Rules,
     table::{Origin, Rows, SEARCHED_ROWS, Table},
 };
 use domain::invalid::quoted;
 
 /// The maximum size of a file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// The maximum size of all that a file unpacks to: some files unpack to far more than they need.
+/// The maximum unpacked size of a file: some files unpack to far more than they need.
 const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 /// The maximum size of the rows of a sheet as text.
 const MAX_SHEET_BYTES: usize = 1 << 30;
@@ -121,8 +122,8 @@ fn check_size(file: &File, max_unpacked: u64) -> Result<(), String> {
         let part = archive
             .by_index(index)
             .map_err(|error| damaged(error.into()))?;
-        let unpacked = io::copy(&mut part.take(rest + 1), &mut io::sink());
-        let unpacked = unpacked.map_err(|cause| damaged(cause.into()))?;
+        let unpacked = io::copy(&mut part.take(rest + 1), &mut io::sink())
+            .map_err(|cause| damaged(cause.into()))?;
         rest = rest.checked_sub(unpacked).ok_or_else(|| {
             let limit = max_unpacked >> 20;
             format!("the workbook unpacks to more than {limit} MiB; {advice}")
@@ -137,17 +138,21 @@ fn choose(
     options: &Rc<TableOptions>,
 ) -> Result<(String, MergedRows), String> {
     let is_sheet = |sheet: &&SheetMetadata| sheet.typ == SheetType::WorkSheet;
-    let sheets = workbook.sheets_metadata().iter().filter(is_sheet);
-    let sheets: Vec<_> = sheets.cloned().collect();
+    let sheets: Vec<_> = workbook
+        .sheets_metadata()
+        .iter()
+        .filter(is_sheet)
+        .cloned()
+        .collect();
     if let Some(chosen) = &options.sheet {
         let found = sheets
             .iter()
-            .find(|sheet| sheet.name.trim() == chosen.trim());
-        let found = found.ok_or_else(|| {
-            let chosen = quoted(chosen);
-            let names = list(sheets.iter().map(|sheet| &*sheet.name));
-            format!("the workbook has no sheet {chosen}; its sheets are {names}")
-        })?;
+            .find(|sheet| sheet.name.trim() == chosen.trim())
+            .ok_or_else(|| {
+                let chosen = quoted(chosen);
+                let names = list(sheets.iter().map(|sheet| &*sheet.name));
+                format!("the workbook has no sheet {chosen}; its sheets are {names}")
+            })?;
         let merged = merged_rows(workbook, &found.name)?;
         return Ok((found.name.clone(), merged));
     }
@@ -170,7 +175,8 @@ fn choose(
         }
         let merged = merged_rows(workbook, &sheet.name)?;
         let origin = Origin::Sheet { merged: &merged };
-        match Table::new(Box::new(rows.into_iter()), origin, options) {
+        let rules = Rules::default();
+        match Table::new(Box::new(rows.into_iter()), origin, options, &rules) {
             Ok(_) => return Ok((sheet.name.clone(), merged)),
             Err(reason) => failure = failure.or(Some((&sheet.name, reason))),
         }
@@ -185,8 +191,10 @@ fn choose(
 /// Returns the rows of merged cells that extend over several rows.
 fn merged_rows(workbook: &mut Workbook, sheet: &str) -> Result<MergedRows, String> {
     let merged = workbook.merge_cells_by_sheet_name(sheet).map_err(damaged)?;
-    let rows = merged.into_iter().map(|cells| (cells.start.0, cells.end.0));
-    let rows = rows.filter(|(first, last)| first < last);
+    let rows = merged
+        .into_iter()
+        .map(|cells| (cells.start.0, cells.end.0))
+        .filter(|(first, last)| first < last);
     let numbers = rows.map(|(first, last)| (u64::from(first) + 1, u64::from(last) + 1));
     Ok(numbers.collect())
 }

@@ -109,7 +109,7 @@ impl StartScreen {
                     ),
                 };
                 let note = if *asks_for_password {
-                    "  Type the password of the database, then press Enter and Ctrl-D.\n"
+                    "  It asks for the password of the database.\n"
                 } else {
                     ""
                 };

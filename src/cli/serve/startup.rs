@@ -80,10 +80,12 @@ impl Serve {
             }
             return;
         }
-        let note = match (is_demo, start.is_new) {
-            (true, _) => " (temporary)",
-            (false, true) => " (new)",
-            (false, false) => "",
+        let note = if is_demo {
+            " (temporary)"
+        } else if start.is_new {
+            " (new)"
+        } else {
+            ""
         };
         let has_other_url = self.urls.public_url.is_some() || start.address.ip().is_unspecified();
         let screen = StartScreen {

@@ -1,121 +1,15 @@
 //! The output of the commands on webhooks.
 
-use std::{
-    error::Error,
-    io::{self, IsTerminal},
-    time::Duration,
-};
-
-use clap::Args;
-use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, value::RawValue};
 
 use super::super::{
     CommandResult,
-    client::{Client, ServiceArgs, next_parameter},
-    escape_for_terminal, print, status, table,
+    api_output::{Output, View, text},
+    escape_for_terminal, print, status,
 };
 
-/// The maximum time that the service may wait for a receiver.
-const TEST_WAIT: Duration = Duration::from_secs(15);
-
-/// The maximum number of rows of a table. Rows are kept until all are known.
-const MAX_ROWS: usize = 100_000;
-
-#[derive(Args)]
-pub struct Output {
-    #[command(flatten)]
-    service: ServiceArgs,
-    /// Print JSON on a terminal, too.
-    #[arg(long, env = "PETSTORE_JSON")]
-    json: bool,
-}
-
-/// Sends one request.
-pub async fn send(
-    service: &ServiceArgs,
-    method: Method,
-    path: &str,
-    body: Option<Value>,
-) -> Result<Vec<u8>, Box<dyn Error>> {
-    let body = body.map(|body| body.to_string());
-    let mut client = service.client()?;
-    let (_, body) = client.request(method, path, body, TEST_WAIT).await?;
-    Ok(body)
-}
-
 impl Output {
-    pub fn is_json(&self) -> bool {
-        self.json || !io::stdout().is_terminal()
-    }
-
-    pub async fn request(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<Box<RawValue>, Box<dyn Error>> {
-        let body = send(&self.service, method, path, body).await?;
-        Ok(serde_json::from_slice(&body)?)
-    }
-
-    /// Prints all pages of a list.
-    pub async fn list<const N: usize>(
-        &self,
-        path: &str,
-        filter: Option<(&str, String)>,
-        view: View<N>,
-    ) -> CommandResult {
-        let mut client = self.service.client()?;
-        let mut rows = Vec::new();
-        let mut cursor = None;
-        loop {
-            let (page, next) = page(&mut client, path, &filter, cursor).await?;
-            let is_last = next.is_none();
-            cursor = next;
-            rows.extend(page);
-            // The columns of a table are as wide as the widest of all rows.
-            if is_last || self.is_json() {
-                self.print_rows(&rows, view)?;
-                rows.clear();
-            }
-            if is_last {
-                return Ok(());
-            }
-            if rows.len() > MAX_ROWS {
-                return Err(format!(
-                    "there are more than {MAX_ROWS} rows, too many for a table; print them with \
-                     --json"
-                )
-                .into());
-            }
-        }
-    }
-
-    pub fn print_rows<const N: usize>(
-        &self,
-        items: &[Box<RawValue>],
-        (header, row, none): View<N>,
-    ) -> CommandResult {
-        if self.is_json() {
-            let lines: String = items
-                .iter()
-                .map(|item| format!("{}\n", item.get()))
-                .collect();
-            return print(lines.as_bytes());
-        }
-        if items.is_empty() {
-            status!("{none}");
-            return Ok(());
-        }
-        let items: Result<Vec<Value>, _> = items
-            .iter()
-            .map(|item| serde_json::from_str(item.get()))
-            .collect();
-        print(table(header, items?.iter().map(row)).as_bytes())
-    }
-
     /// Prints a webhook; on a terminal, with a line for each member.
     pub fn print_webhook(&self, webhook: &RawValue) -> CommandResult {
         if self.is_json() {
@@ -146,24 +40,6 @@ impl Output {
     }
 }
 
-/// Requests a page of a list, and returns it with the cursor of the next one.
-async fn page(
-    client: &mut Client,
-    path: &str,
-    filter: &Option<(&str, String)>,
-    cursor: Option<String>,
-) -> Result<(Vec<Box<RawValue>>, Option<String>), Box<dyn Error>> {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("limit", "100");
-    query.extend_pairs(filter);
-    query.extend_pairs(cursor.map(|cursor| ("cursor", cursor)));
-    let path = format!("{path}?{}", query.finish());
-    let response = client.request(Method::GET, &path, None, Duration::ZERO);
-    let (headers, body) = response.await?;
-    let next = next_parameter(&headers, "cursor");
-    Ok((serde_json::from_slice(&body)?, next))
-}
-
 /// The members of a webhook, in the order in which a terminal shows them.
 const MEMBERS: [&str; 12] = [
     "id",
@@ -179,9 +55,6 @@ const MEMBERS: [&str; 12] = [
     "createdAt",
     "updatedAt",
 ];
-
-/// The view of a list on a terminal: the header, a row, and the message for an empty list.
-pub type View<const N: usize> = ([&'static str; N], fn(&Value) -> [String; N], &'static str);
 
 pub const WEBHOOKS: View<5> = (
     ["ID", "STATE", "URL", "DESCRIPTION", "TYPES"],
@@ -227,16 +100,6 @@ pub const DELIVERIES: View<6> = (
     },
     "No delivery has failed.",
 );
-
-/// Formats a value for people. Text may contain characters that change how a terminal shows
-/// others.
-pub fn text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.escape_debug().to_string(),
-        other => other.to_string(),
-    }
-}
 
 pub fn types(webhook: &Value) -> String {
     let types = webhook["types"].as_array().into_iter().flatten();

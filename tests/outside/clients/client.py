@@ -6,8 +6,10 @@ past its sunset date; "failing" expects the service to fail; "unknown" expects a
 service that answers everything with an error that the contract does not list.
 """
 
+import base64
 import datetime
 import importlib
+import io
 import re
 import sys
 
@@ -20,6 +22,8 @@ list_pets = importlib.import_module(f"{api}.list_pets")
 get_pet = importlib.import_module(f"{api}.get_pet")
 update_pet = importlib.import_module(f"{api}.update_pet")
 delete_pet = importlib.import_module(f"{api}.delete_pet")
+add_photo = importlib.import_module(f"{api}.add_photo")
+get_photo = importlib.import_module(f"{api}.get_photo")
 change_pets = importlib.import_module(f"{api}.change_pets")
 list_categories = importlib.import_module(f"{api}.list_categories")
 put_category = importlib.import_module(f"{api}.put_category")
@@ -35,6 +39,7 @@ get_inventory = importlib.import_module(f"{api}.get_inventory")
 get_current_key = importlib.import_module("petstore_client.api.keys.get_current_key")
 list_keys = importlib.import_module("petstore_client.api.keys.list_keys")
 models = importlib.import_module("petstore_client.models")
+types = importlib.import_module("petstore_client.types")
 unset = importlib.import_module("petstore_client.types").UNSET
 
 
@@ -92,6 +97,16 @@ while cursor is not None:
     following = re.search(r"[?&]cursor=([^&>]+)", page.headers.get("Link", ""))
     cursor = {"cursor": following[1]} if following else None
 assert walked == ids, (walked, ids)
+
+# Two grey pixels.
+picture = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAAAAADRSSBWAAAAC0lEQVR4nGNoaAAAAYMBARg1IhUAAAAASUVORK5CYII="
+)
+image = types.File(payload=io.BytesIO(picture))
+added = add_photo.sync_detailed(ids[4], client=shop, body=image)
+assert added.status_code == 201 and (added.parsed.width, added.parsed.height) == (2, 1), added
+fetched = get_photo.sync(ids[4], added.parsed.id, client=shop)
+assert fetched.payload.read().startswith(b"\xff\xd8")
 
 
 def find(**query):

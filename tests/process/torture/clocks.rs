@@ -10,11 +10,11 @@ use jiff::SignedDuration;
 use rand::RngExt;
 use serde_json::{Value, json};
 use store::{DatabaseUrl, Options, Role, Store};
-use support::{Cluster, CommandResult, Response, eventually, random, rounds, wait_for};
+use support::{Cluster, CommandResult, Response, eventually, noise, random, rounds, wait_for};
 
 use crate::{
     client::Client,
-    harness::{Home, Service},
+    harness::{Home, PETSTORE, Service},
 };
 
 const ORDERS: &str = "/v1/store/orders";
@@ -253,7 +253,7 @@ async fn a_fast_clock_at_the_start_loses_nothing_on_sqlite() {
     assert_kept(&Client::new(&service, &key), "third", &orders[2].1).await;
 }
 
-/// A store that was closed for eight days cannot be told from a fast clock. In the end it is
+/// A store that was closed for four years cannot be told from a fast clock. In the end it is
 /// believed.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_grows_old_while_a_store_is_closed_is_purged_in_the_end() {
@@ -262,7 +262,7 @@ async fn what_grows_old_while_a_store_is_closed_is_purged_in_the_end() {
     let service = Service::start(home.serve_command().args(["--reserve-for", "1h"]));
     let order = create_order(&Client::new(&service, &key), "old").await;
     service.stop();
-    let age: i64 = 8 * 24 * 3_600_000_000;
+    let age: i64 = 4 * 365 * 24 * 3_600_000_000;
     sqlite(
         &home,
         &format!(
@@ -282,9 +282,9 @@ async fn what_grows_old_while_a_store_is_closed_is_purged_in_the_end() {
 
     let url: DatabaseUrl = home.url().parse().unwrap();
     let events = EventRetention::default();
-    let purge = async |settling| {
+    let purge = async |trust_clock_after| {
         let options = Options {
-            settling,
+            trust_clock_after,
             ..Options::new(Role::Service)
         };
         let store = Store::open(&url, &options).await.unwrap();
@@ -347,4 +347,37 @@ async fn deliveries_follow_the_clock_of_the_database() {
     wait_for_attempt(3).await;
     service.stop();
     delivers.stop();
+}
+
+/// `GET /pets/{petId}` is removed on 5 December 2030.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs faketime; make test installs it and runs this"]
+async fn photos_are_added_and_listed_after_a_removal() {
+    let home = Home::new();
+    let key = home.new_key();
+    set_clock(&home, "+10y");
+    let service = serve(&home, "1h");
+    let client = Client::new(&service, &key);
+    assert_eq!(client.create("Rex").await.unwrap().status, 201);
+    let removed = client.get("/v1/pets/1").await;
+    removed.assert_error(410, "operation_removed");
+    fs::create_dir(home.path("in")).unwrap();
+    fs::write(home.path("in/1.png"), noise(8, 6, 1)).unwrap();
+    for arguments in [
+        &["add", "1", "in/1.png"][..],
+        &["list", "1"],
+        &["import", "in"],
+    ] {
+        let mut command = home.command(PETSTORE);
+        let command = command.arg("photos").args(arguments);
+        let command = command.env("PETSTORE_URL", service.url(""));
+        CommandResult::of(command.env("PETSTORE_KEY", &key)).success();
+    }
+    assert_eq!(
+        client.get("/v1/pets?id=1").await.json()[0]["photos"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }

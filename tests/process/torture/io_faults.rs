@@ -72,7 +72,9 @@ async fn survives(fault: (usize, i32)) -> bool {
         Err(output) => assert!(output.contains("cannot"), "{fault:?}: {output}"),
     }
     let service = home.serve();
-    results.assert_durable(&Client::new(&service, &key).pets().await);
+    let client = Client::new(&service, &key);
+    results.assert_durable(&client.pets().await);
+    results.assert_photos(&client).await;
     service.stop();
     home.petstore(&["check", "--database", &home.url()])
         .success();

@@ -9,6 +9,7 @@ use crate::{
     client::{Client, LoadGenerator, WriteResults},
     event_log::assert_logged,
     harness::Home,
+    photos::{PhotoState, find_damage, open},
 };
 
 #[tokio::test]
@@ -31,8 +32,12 @@ async fn acknowledged_writes_survive_kills_at_random_moments() {
     }
     assert!(!results.acknowledged.is_empty());
     let service = home.serve();
-    results.assert_durable(&Client::new(&service, &key).pets().await);
+    let client = Client::new(&service, &key);
+    results.assert_durable(&client.pets().await);
+    results.assert_photos(&client).await;
+    assert!(results.photos.values().any(|it| *it == PhotoState::Shown));
     service.stop();
+    assert_eq!(find_damage(&open(&home)).unwrap(), None);
     home.petstore(&["check", "--database", &home.url()])
         .success();
     assert_logged(&home);

@@ -19,7 +19,7 @@ use rand::{
     seq::{IndexedMutRandom, IndexedRandom, SliceRandom},
 };
 use serde_json::{Value, json};
-use support::{Cluster, eventually, random, rounds, signal};
+use support::{Cluster, eventually, noise, random, rounds, signal};
 use tokio::{
     io::{self, AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -74,7 +74,7 @@ async fn the_check_finds_lost_and_doubled_changes() {
     let campaign = Campaign::start(&mut random).await;
     let clients = campaign.start_clients(&mut random);
     // Until there is something of every kind to damage.
-    let kinds = ["cancel", "return", "PATCH", "DELETE"];
+    let kinds = ["cancel", "return", "PATCH", "DELETE", "photos"];
     let workload = &campaign.workload;
     while kinds.iter().any(|kind| workload.succeeded(kind) == 0) {
         workload.make_progress().await;
@@ -105,6 +105,9 @@ async fn the_check_finds_lost_and_doubled_changes() {
         "UPDATE pets SET status = 'sold' WHERE id = (SELECT max(id) FROM pets
                                                      WHERE status = 'available')",
         "UPDATE counts SET pets_sold = pets_sold + 1 WHERE shard = 0",
+        // A photo is lost, and nothing refers to it.
+        "UPDATE pets SET photos = NULL
+         WHERE id = (SELECT max(id) FROM pets WHERE photos IS NOT NULL)",
         // Retries are executed again.
         "DELETE FROM idempotency_keys",
     ] {
@@ -235,7 +238,13 @@ impl Campaign {
         };
         let pets = rows("SELECT id, name, status FROM pets ORDER BY id");
         let orders = rows("SELECT id, pet_id, status FROM orders ORDER BY id");
-        let found = compare(&self.workload.calls.lock().unwrap(), &pets, &orders);
+        let photos = rows("SELECT id, pet_id FROM photos WHERE removed_at IS NULL");
+        let found = compare(
+            &self.workload.calls.lock().unwrap(),
+            &pets,
+            &orders,
+            &photos,
+        );
         violations.extend(found);
         let count = |status| pets.iter().filter(|pet| pet["status"] == status).count();
         let counted = ["available", "pending", "sold"]
@@ -275,9 +284,16 @@ struct Call {
 impl Call {
     /// Sends the request. Returns a violation.
     async fn send(&mut self, client: &Client) -> Option<String> {
-        let key = self.has_key().then_some(&*self.key);
-        let sent = client.send_json(self.method.clone(), &self.path, &self.body, key);
-        let Ok(response) = sent.await else {
+        let sent = if self.is_photo() {
+            let seed = self.body["seed"].as_u64().unwrap();
+            let image = noise(8, 6, seed);
+            client.upload(self.pet().unwrap(), image, &self.key).await
+        } else {
+            let key = self.has_key().then_some(&*self.key);
+            let sent = client.send_json(self.method.clone(), &self.path, &self.body, key);
+            sent.await
+        };
+        let Ok(response) = sent else {
             self.may_be_executed = true;
             return None;
         };
@@ -303,6 +319,11 @@ impl Call {
         Some(format!("{self:?} {violation}: {got:?}"))
     }
 
+    /// Returns true for the upload of a photo, whose image depends on the `seed` in the body.
+    fn is_photo(&self) -> bool {
+        self.path.ends_with("/photos")
+    }
+
     fn has_key(&self) -> bool {
         self.method == Method::POST
     }
@@ -314,6 +335,7 @@ impl Call {
             (&Method::PATCH, _) => &[200, 404, 409],
             (_, PETS) => &[201],
             (_, ORDERS) => &[201, 404, 409],
+            _ if self.is_photo() => &[201, 404],
             _ => &[200, 409],
         }
     }
@@ -325,7 +347,7 @@ impl Call {
     /// The existing pet that the request names.
     fn pet(&self) -> Option<i64> {
         let in_path = self.path.strip_prefix("/v1/pets/");
-        let in_path = in_path.map(|id| id.parse().unwrap());
+        let in_path = in_path.map(|rest| rest.trim_end_matches("/photos").parse().unwrap());
         in_path.or_else(|| self.body["petId"].as_i64())
     }
 
@@ -366,8 +388,8 @@ fn take_recent(pets: &mut Vec<i64>, random: &mut impl Rng) -> Option<i64> {
 }
 
 impl Workload {
-    /// Creates pets, and orders pets that any client has created; completes, cancels and
-    /// returns its own orders, and changes and deletes its own pets.
+    /// Creates pets, orders pets that any client has created, and adds photos to them; completes,
+    /// cancels and returns its own orders, and changes and deletes its own pets.
     async fn run_client(self: Arc<Self>, mut random: StdRng, number: u64) {
         let mut own = Own::default();
         for count in 0.. {
@@ -386,7 +408,11 @@ impl Workload {
                 let path = format!("{ORDERS}/{order}/{to}");
                 (Method::POST, path, Value::Null)
             };
-            let (method, path, body) = match (random.random_range(0..20), pet, order) {
+            let (method, path, body) = match (random.random_range(0..22), pet, order) {
+                (20.., Some(pet), _) => {
+                    let image = json!({"seed": random.random::<u32>()});
+                    (Method::POST, format!("{PETS}/{pet}/photos"), image)
+                }
                 (0..=6, Some(pet), _) => (Method::POST, ORDERS.into(), json!({"petId": pet})),
                 (7..=9, _, Some(order)) => transition(order, "complete"),
                 (10..=11, _, Some(order)) => transition(order, "cancel"),
@@ -500,17 +526,18 @@ impl Workload {
         };
         println!(
             "{all} calls, {unknown} with an unknown outcome at first: {} completed orders, {} \
-             returned; {} changed pets, {} deleted",
+             returned; {} changed pets, {} deleted; {} photos",
             self.succeeded("complete"),
             self.succeeded("return"),
             self.succeeded("PATCH"),
             self.succeeded("DELETE"),
+            self.succeeded("photos"),
         );
     }
 }
 
 /// Compares what is stored with the responses to all calls. Returns the violations.
-fn compare(calls: &[Call], pets: &[Value], orders: &[Value]) -> Vec<String> {
+fn compare(calls: &[Call], pets: &[Value], orders: &[Value], photos: &[Value]) -> Vec<String> {
     let mut violations = Vec::new();
     let made = |path: &str| -> BTreeSet<i64> {
         let calls = calls.iter().filter(|call| call.path == path);
@@ -563,6 +590,24 @@ fn compare(calls: &[Call], pets: &[Value], orders: &[Value]) -> Vec<String> {
     }
     for order in stored.difference(&placed) {
         violations.push(format!("order {order} was never acknowledged"));
+    }
+
+    let mut photos: BTreeSet<(i64, i64)> = photos
+        .iter()
+        .map(|photo| [&photo["pet_id"], &photo["id"]].map(|id| id.as_i64().unwrap()))
+        .map(|[pet, id]| (pet, id))
+        .collect();
+    for call in calls.iter().filter(|call| call.is_photo()) {
+        let Some(id) = call.id() else { continue };
+        let pet = call.pet().unwrap();
+        if photos.remove(&(pet, id)) != pets.contains_key(&pet) {
+            violations.push(format!(
+                "photo {id} of pet {pet} was acknowledged and is lost"
+            ));
+        }
+    }
+    for (pet, id) in photos {
+        violations.push(format!("photo {id} of pet {pet} was never acknowledged"));
     }
 
     // The possible names of each pet.

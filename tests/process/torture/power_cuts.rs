@@ -25,6 +25,7 @@ use crate::{
     client::Client,
     event_log::UNLOGGED_IN_FILE,
     harness::{Home, Service},
+    photos::{add_photo, find_damage},
 };
 
 const CLIENTS: usize = 2;
@@ -210,6 +211,8 @@ struct History {
     created: Outcome,
     created_at: u64,
     change: Option<Change>,
+    /// A photo that was acknowledged, and the time of that.
+    photo: Option<(i64, u64)>,
 }
 
 /// The only change of a pet, or its deletion.
@@ -227,6 +230,7 @@ impl History {
             created,
             created_at,
             change: None,
+            photo: None,
         }
     }
 
@@ -297,7 +301,15 @@ impl Run {
                         if let Outcome::Acknowledged(id) = created {
                             unchanged.push((name.clone(), id));
                         }
-                        let history = History::new(created, disk::now(&trace));
+                        let mut history = History::new(created, disk::now(&trace));
+                        if count % 8 == 1
+                            && let Outcome::Acknowledged(pet) = history.created
+                        {
+                            let added = add_photo(&client, pet, count as u64).await;
+                            if let Outcome::Acknowledged(id) = outcome(&added.unwrap()) {
+                                history.photo = Some((id, disk::now(&trace)));
+                            }
+                        }
                         outcomes.lock().unwrap().insert(name, history);
                     }
                 });
@@ -404,6 +416,20 @@ impl Run {
         let unlogged = db.query_row(&UNLOGGED_IN_FILE, [], |row| row.get::<_, i64>(0));
         if unlogged.map_err(failed)? != 0 {
             return Err("the event log differs from what is stored".into());
+        }
+        if let Some(damage) = find_damage(&db).map_err(failed)? {
+            return Err(damage);
+        }
+        let mut photo = db
+            .prepare("SELECT count(*) FROM photos WHERE id = ?1")
+            .map_err(failed)?;
+        let photos = self.outcomes.values().filter_map(|history| history.photo);
+        for (id, _) in photos.filter(|(_, told_at)| *told_at <= time) {
+            // One that was deleted is kept for a while.
+            let stored: i64 = photo.query_row([id], |row| row.get(0)).map_err(failed)?;
+            if stored == 0 {
+                return Err(format!("photo {id} is lost"));
+            }
         }
         let is_known = |(_, history): &(&String, &History)| history.created_at <= time;
         for (name, history) in self.outcomes.iter().filter(is_known) {

@@ -3,7 +3,7 @@
 //! exactly the changes that were acknowledged, and the tables its result.
 //!
 //! `make test` runs a short part, `make torture` all of it. The controls break the isolation of
-//! batches on purpose, which the checks must detect.
+//! commit groups on purpose, which the checks must detect.
 
 mod audit;
 mod workload;
@@ -256,5 +256,5 @@ async fn no_request_starves_under_contention(backend: Backend) {
 
 /// Tests the test. Where a session is slow to take over the lock, a request may be lucky.
 async fn requests_that_starve_are_detected(backend: Backend) {
-    assert!(rename_in_turn(backend, Some(Fault::Impatience), 1000).await > 0);
+    assert!(rename_in_turn(backend, Some(Fault::NoLockQueue), 1000).await > 0);
 }

@@ -222,7 +222,7 @@ impl Cluster {
     }
 }
 
-// A server that is killed leaves processes that go on writing to the directory, which
+// A server that is killed leaves processes that continue writing to the directory, which
 // then cannot be deleted.
 impl Drop for Cluster {
     fn drop(&mut self) {

@@ -271,7 +271,7 @@ function secretIn(text) {
 
 // The key, as the service sees it.
 async function currentKey(secret) {
-  // What a header cannot carry is no key either.
+  // A text that a header cannot carry is no key either.
   const headers = { Authorization: `Bearer ${encodeURI(secret)}` };
   const response = await fetch(`${here}/keys/current`, { headers }).catch(() => {
     throw new Error("The service did not respond. Is it still running?");

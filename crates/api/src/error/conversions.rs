@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{
     ApiError, AuthFailure, BodyLimit, NO_SUCH_CATEGORY, NO_SUCH_KEY, NO_SUCH_ORDER, NO_SUCH_PET,
-    NO_SUCH_WEBHOOK,
+    NO_SUCH_PHOTO, NO_SUCH_WEBHOOK,
 };
 use domain::{
     api_key::KeyRejection, category::CategoryRejection, invalid::join_messages, json::ObjectError,
-    order::OrderRejection, pet::PetRejection, webhook::WebhookRejection,
+    order::OrderRejection, pet::PetRejection, photo::PhotoRejection, webhook::WebhookRejection,
 };
 use server::Rejection;
 
@@ -46,6 +46,35 @@ impl From<PetRejection> for ApiError {
             PetRejection::Sold => Self::PetSold,
             PetRejection::MicrochipTaken(holder) => Self::MicrochipTaken(holder),
             PetRejection::Invalid(errors) => Self::InvalidBody(join_messages(&errors)),
+        }
+    }
+}
+
+impl From<PhotoRejection> for ApiError {
+    fn from(rejection: PhotoRejection) -> Self {
+        match rejection {
+            PhotoRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            PhotoRejection::Outdated => Self::PET_CHANGED,
+            PhotoRejection::TooMany => Self::TooManyPhotos,
+            PhotoRejection::NoSuchPhoto => Self::NotFound(NO_SUCH_PHOTO),
+            PhotoRejection::UnknownId(id) => Self::InvalidBody(format!(
+                "ids: {} is not a photo of this pet; a removed one can be shown again for 24 hours",
+                id.get()
+            )),
+        }
+    }
+}
+
+impl From<photo::Rejection> for ApiError {
+    fn from(rejection: photo::Rejection) -> Self {
+        match rejection {
+            photo::Rejection::NotAnImage { found } => Self::NotAnImage(found),
+            photo::Rejection::TooLarge { width, height } => Self::ImageTooLarge(width, height),
+            photo::Rejection::TooMuchMemory { width, height } => {
+                Self::ImageTooComplex(width, height)
+            }
+            photo::Rejection::Damaged => Self::InvalidImage,
+            photo::Rejection::TimedOut => Self::ImageTooSlow,
         }
     }
 }
@@ -98,7 +127,7 @@ impl From<store::Error> for ApiError {
         use store::Error::*;
         let message = match &error {
             Internal(_) => return Self::Internal(Arc::new(error)),
-            Overloaded => return Self::Overloaded,
+            Overloaded => return Self::TOO_MANY_REQUESTS,
             Unavailable(_) => "the database is unavailable; nothing was changed, retry later",
             OutcomeUnknown(_) => {
                 "the database failed during the request; the change may or may not have been made, so \

@@ -7,7 +7,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{ApiError, AuthFailure, Description, join_scopes};
+use super::{
+    ApiError, AuthFailure,
+    description::{Description, join_scopes},
+};
 use crate::headers::{JSON, reserve_common_headers};
 use server::{Response, ResponseBody};
 

@@ -20,7 +20,10 @@ use domain::{
     api_key::KeyHash,
     event::{EventId, VisibleEvents},
 };
-use store::event_tail::{Page, ReadFrom, ScanQueue};
+use store::{
+    event_tail::{Page, ReadFrom},
+    scan_queue::ScanQueue,
+};
 
 pub struct Reader {
     feed: Arc<EventFeed>,
@@ -180,7 +183,10 @@ mod tests {
         clock::Clock,
         event::EventType,
     };
-    use store::{DatabaseUrl, Options, Role, Store, event_tail::EventTail};
+    use store::{
+        DatabaseUrl, Options, Role, Store,
+        event_tail::{EventTail, Framing},
+    };
 
     const LIMIT: usize = 250;
 
@@ -202,7 +208,7 @@ mod tests {
         let key = store.api_key_create(new, hash).await.unwrap();
         let keys = Arc::new(KeyCache::new(store.clone(), None, Clock::system()));
         keys.refresh().await.unwrap();
-        let tail = Arc::new(EventTail::new(store.clone()));
+        let tail = Arc::new(EventTail::new(store.clone(), Framing::default()));
         let feed = Arc::new(EventFeed::new(
             store.clone(),
             tail,

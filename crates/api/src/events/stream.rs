@@ -71,11 +71,11 @@ impl EventStream {
                 self.sent = page.events.last().map_or(self.sent, |event| event.id);
                 self.log.events += page.events.len() as u64;
                 let chunk = match page.events.as_slice() {
-                    [event] => event.block.clone(),
+                    [event] => event.framed.clone(),
                     events => {
                         let mut blocks = BytesMut::new();
                         for event in events {
-                            blocks.extend_from_slice(&event.block);
+                            blocks.extend_from_slice(&event.framed);
                         }
                         blocks.freeze()
                     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::super::rate_limit::ArrivalTime;
 use domain::api_key::{ApiKey, ApiKeyUsage};
-use store::event_tail::ScanQueue;
+use store::scan_queue::ScanQueue;
 
 /// The resolution of a key's last use, in microseconds.
 const LAST_USED_RESOLUTION: i64 = 60_000_000;

@@ -480,7 +480,8 @@ async fn a_name_is_resolved_once_per_connection() {
             }])
         }
     }));
-    let (client, connections) = (client(config), Connections::default());
+    let client = client(config);
+    let connections = Connections::default();
     for _ in 0..2 {
         assert_delivered(&attempt_with(&client, &receiver.url(), &connections).await);
     }
@@ -548,8 +549,10 @@ async fn urls_that_are_not_allowed_are_not_requested() {
 /// Serves TLS with a certificate for this name. Returns the certificate.
 async fn tls_receiver(name: &str) -> (Receiver, CertificateDer<'static>) {
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new([name.into()]).unwrap();
-    let certificate = certificate.self_signed(&key).unwrap();
+    let certificate = CertificateParams::new([name.into()])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -588,9 +591,10 @@ async fn the_certificate_is_verified() {
         (&loopback(), "receiver.test", false),
     ] {
         let attempt = attempt(&client(config.clone()), &url(host)).await;
-        match is_trusted {
-            true => assert_delivered(&attempt),
-            false => assert_failed(&attempt, AttemptError::TlsFailed),
+        if is_trusted {
+            assert_delivered(&attempt);
+        } else {
+            assert_failed(&attempt, AttemptError::TlsFailed);
         }
     }
     let (by_address, certificate) = tls_receiver("127.0.0.1").await;

@@ -10,6 +10,7 @@ use domain::{
         url::WebhookUrl,
     },
 };
+use store::event_tail::Framing;
 
 const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -24,7 +25,7 @@ fn event(sequence: i64, kind: EventType) -> Arc<SerializedEvent> {
         data: EventData::of_resource(r#"{"id":1}"#.into()),
         batch_id: None,
     };
-    Arc::new(SerializedEvent::new(&event, "urn:test"))
+    Arc::new(SerializedEvent::new(&event, "urn:test", Framing::default()))
 }
 
 fn created(sequence: i64) -> Arc<SerializedEvent> {

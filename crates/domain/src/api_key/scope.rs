@@ -23,11 +23,12 @@ pub enum Scope {
     KeysWrite = 128,
     /// The only scope of an invitation. It cannot be granted.
     KeysClaim = 256,
+    StoreWrite = 512,
 }
 
 impl Scope {
     /// The scopes that a key can be granted.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PetsRead,
         Self::PetsWrite,
         Self::OrdersRead,
@@ -36,6 +37,7 @@ impl Scope {
         Self::WebhooksWrite,
         Self::KeysRead,
         Self::KeysWrite,
+        Self::StoreWrite,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -49,12 +51,13 @@ impl Scope {
             Self::KeysRead => "keys:read",
             Self::KeysWrite => "keys:write",
             Self::KeysClaim => "keys:claim",
+            Self::StoreWrite => "store:write",
         }
     }
 
     /// Returns the scope as a static slice.
     pub fn as_slice(self) -> &'static [Self] {
-        static ALL: [Scope; 8] = Scope::ALL;
+        static ALL: [Scope; 9] = Scope::ALL;
         let found = ALL.iter().find(|scope| **scope == self);
         found.map_or(&[Self::KeysClaim], slice::from_ref)
     }

@@ -170,6 +170,13 @@ impl EventFilter {
     }
 }
 
+/// A part of the log that has an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogPart {
+    Subject(Subject),
+    Batch(BatchId),
+}
+
 /// The events that a reader gets: those that it asks for and may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VisibleEvents {
@@ -185,6 +192,15 @@ impl VisibleEvents {
             types,
             subject: None,
             batch: None,
+        }
+    }
+
+    /// Returns the part of the log that has these events, if the log has an index of it.
+    pub fn part(&self) -> Option<LogPart> {
+        match (self.subject, &self.batch) {
+            (Some(subject), _) => Some(LogPart::Subject(subject)),
+            (None, Some(batch)) => Some(LogPart::Batch(batch.clone())),
+            (None, None) => None,
         }
     }
 

@@ -49,22 +49,25 @@ impl EventId {
         (start, limit as i64 + i64::from(is_event))
     }
 
-    /// Verifies that the log still has the event of this position. `events` are those read from
-    /// its sequence number on, and that event is removed from them; the events up to
-    /// `purged_through` were purged.
-    pub fn verify(self, events: &mut Vec<Event>, purged_through: i64) -> Result<(), Gone> {
+    /// Verifies that the log still has the event of this position. `found` is the event with its
+    /// sequence number, if there is one; the events up to `purged_through` were purged.
+    pub fn verify(self, found: Option<&Event>, purged_through: i64) -> Result<(), Gone> {
         match self {
-            Self::START if purged_through == 0 => return Ok(()),
-            _ if self.sequence <= purged_through => return Err(Gone::Expired),
-            _ => {}
-        }
-        match events.first() {
-            Some(first) if first.id() == self => {
-                events.remove(0);
-                Ok(())
-            }
+            Self::START if purged_through == 0 => Ok(()),
+            _ if self.sequence <= purged_through => Err(Gone::Expired),
+            _ if found.is_some_and(|event| event.id() == self) => Ok(()),
             _ => Err(Gone::Unknown),
         }
+    }
+
+    /// Verifies this position with the events that were read from its sequence number on, and
+    /// removes its own event from them.
+    pub fn verify_first(self, events: &mut Vec<Event>, purged_through: i64) -> Result<(), Gone> {
+        self.verify(events.first(), purged_through)?;
+        if self != Self::START {
+            events.remove(0);
+        }
+        Ok(())
     }
 
     fn to_bytes(self) -> [u8; 21] {

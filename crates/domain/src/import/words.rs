@@ -7,13 +7,13 @@ use std::{
     sync::LazyLock,
 };
 
-use caseless::Caseless;
 use serde::Deserialize;
-use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 use crate::{
+    case_fold,
     members::Choice,
     pet::{Pet, PetStatus, Sex},
+    price::Currency,
 };
 
 /// The list as JSON.
@@ -86,15 +86,21 @@ pub fn is_error(cell: &str) -> bool {
     cell.starts_with('#') && WORDS.errors.iter().any(|error| error == cell)
 }
 
+/// Returns the currencies that a sign beside an amount may stand for, such as `$` or `EUR`; none if
+/// it is not known.
+pub fn sign(text: &str) -> Vec<Currency> {
+    let text = text.trim();
+    if let Ok(currency) = Currency::parse(&text.to_uppercase()) {
+        return vec![currency];
+    }
+    let known = WORDS.signs.get(&text.to_lowercase());
+    known.cloned().unwrap_or_default()
+}
+
 /// Simplifies a word, so that case, accents, blanks and punctuation do not matter.
 pub fn simplify(text: &str) -> String {
-    if text.is_ascii() {
-        let plain = text.chars().filter(char::is_ascii_alphanumeric);
-        return plain.map(|c| c.to_ascii_lowercase()).collect();
-    }
-    let plain = text.nfkd().filter(|c| !is_combining_mark(*c));
-    let folded = plain.default_case_fold();
-    folded.filter(|c| c.is_alphanumeric()).collect()
+    let simplified = case_fold::simplify(text);
+    simplified.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
 /// The name under which the list has the answers yes and no.
@@ -107,6 +113,8 @@ struct Words {
     values: HashMap<&'static str, HashMap<String, &'static str>>,
     /// Cells that are errors, as spreadsheets show them.
     errors: Vec<String>,
+    /// The currencies that a sign may stand for, by the sign in lower case.
+    signs: HashMap<String, Vec<Currency>>,
 }
 
 /// The list as it is written.
@@ -116,6 +124,7 @@ struct WordLists {
     flags: BTreeMap<String, Vec<String>>,
     values: BTreeMap<String, BTreeMap<String, Vec<String>>>,
     errors: Vec<String>,
+    signs: BTreeMap<String, Vec<String>>,
 }
 
 static WORDS: LazyLock<Words> = LazyLock::new(|| {
@@ -146,10 +155,18 @@ static WORDS: LazyLock<Words> = LazyLock::new(|| {
         });
         (column, words.collect())
     });
+    let mut signs: HashMap<String, Vec<Currency>> = HashMap::new();
+    for (code, all) in lists.signs {
+        let currency = Currency::parse(&code).expect("a currency");
+        for sign in all {
+            signs.entry(sign).or_default().push(currency);
+        }
+    }
     Words {
         values: values.collect(),
         headings,
         errors: lists.errors,
+        signs,
     }
 });
 
@@ -212,15 +229,37 @@ mod tests {
         assert!(!is_error("#1"));
     }
 
+    #[test]
+    fn signs_stand_for_currencies() {
+        let codes = |text| {
+            let all = sign(text).into_iter();
+            all.map(|currency| currency.as_str().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(codes(" € "), ["EUR"]);
+        assert_eq!(codes("eur"), ["EUR"]);
+        assert_eq!(codes("Fr."), ["CHF"]);
+        assert!(
+            ["USD", "CAD"]
+                .iter()
+                .all(|code| codes("$").contains(&code.to_string()))
+        );
+        assert_eq!(codes("US$"), ["USD"]);
+        assert!(codes("x").is_empty());
+        for sign in WORDS.signs.keys() {
+            assert_eq!(*sign, sign.trim().to_lowercase());
+        }
+    }
+
     /// Each word has one meaning, and none is one that can never be reached.
     #[test]
     fn the_list_has_no_contradictions() {
         let lists: WordLists = serde_json::from_str(WORDS_JSON).unwrap();
-        let mut expected = columns();
-        expected.sort();
-        let listed: Vec<_> = lists.headings.keys().cloned().collect();
-        assert_eq!(listed, expected);
-        let own_names = expected.iter().map(|name| (name, name));
+        let columns = columns();
+        for column in lists.headings.keys() {
+            assert!(columns.contains(column), "{column} is no column");
+        }
+        let own_names = columns.iter().map(|name| (name, name));
         let flags = lists.flags.iter();
         let headings = lists.headings.iter().chain(flags);
         let headings =

@@ -1,6 +1,7 @@
 //! The declaration of a resource by its members.
 
-/// Declares a resource, a new one, and a merge patch of it, by their members.
+/// Declares a resource, a new one, and a merge patch of it, by their members. Assigned ones are
+/// never set by these.
 macro_rules! resource {
     (
         $(#[$resource_doc:meta])* $resource:ident($id:ty)
@@ -8,6 +9,7 @@ macro_rules! resource {
         $(#[$change_doc:meta])* $change:ident
         required { $($required:ident $required_name:literal: $Required:ty,)* }
         optional { $($optional:ident $optional_name:literal: $Optional:ty,)* }
+        assigned { $($assigned:ident $assigned_name:literal: $Assigned:ty,)* }
     ) => {
         $(#[$resource_doc])*
         #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -17,6 +19,10 @@ macro_rules! resource {
             $(
                 #[serde(rename = $optional_name, skip_serializing_if = "Option::is_none")]
                 pub $optional: Option<$Optional>,
+            )*
+            $(
+                #[serde(rename = $assigned_name, skip_serializing_if = "Option::is_none")]
+                pub $assigned: Option<$Assigned>,
             )*
         }
 
@@ -82,7 +88,12 @@ macro_rules! resource {
             }
 
             pub fn with_id(self, id: $id) -> $resource {
-                $resource { id, $($required: self.$required,)* $($optional: self.$optional,)* }
+                $resource {
+                    id,
+                    $($required: self.$required,)*
+                    $($optional: self.$optional,)*
+                    $($assigned: None,)*
+                }
             }
 
             /// Reads all members, or returns every validation error.
@@ -121,6 +132,7 @@ macro_rules! resource {
                     $($optional: self
                         .$optional
                         .merge(before.$optional.as_ref(), $optional_name)?,)*
+                    $($assigned: before.$assigned.clone(),)*
                 })
             }
         }

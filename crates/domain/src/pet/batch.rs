@@ -1,5 +1,7 @@
 //! Batches: many changes of pets in one request, in one transaction.
 
+mod import_part;
+
 use std::{borrow::Cow, collections::HashMap};
 
 use compact_str::CompactString;
@@ -11,10 +13,16 @@ use crate::{
     idempotency::RecordedRejection,
     invalid::{Invalid, quoted},
     json::{KnownMember, Object, Value},
+    members::{Scalar, string},
 };
+
+pub use import_part::{ImportId, ImportPart, StoppedImport};
 
 /// The maximum number of changes in a batch.
 pub const MAX_CHANGES: usize = 1000;
+
+/// The start of the id of a batch that undoes another one.
+const UNDO: &str = "undo-";
 
 /// Identifies a batch, or several that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,9 +43,21 @@ impl BatchId {
         Self(format!("{:032x}", rand::random::<u128>()).into())
     }
 
+    /// Follows the prefixes `undo-` to the first batch. Returns it, and true if this batch leaves
+    /// it undone (an odd number of prefixes). A long id that was replaced by a hash has no prefix.
+    pub fn origin(&self) -> (Self, bool) {
+        let mut origin = self.as_str();
+        let mut is_undo = false;
+        while let Some(id) = origin.strip_prefix(UNDO).filter(|id| !id.is_empty()) {
+            origin = id;
+            is_undo = !is_undo;
+        }
+        (Self(origin.into()), is_undo)
+    }
+
     /// Returns the id of the batch that undoes this one.
     pub fn of_undo(&self) -> Self {
-        let readable = format!("undo-{}", self.0);
+        let readable = format!("{UNDO}{}", self.0);
         if readable.len() <= Self::MAX_CHARS {
             return Self(readable.into());
         }
@@ -52,21 +72,37 @@ impl BatchId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
 
-    fn from_json(value: Value) -> Result<Self, Invalid> {
-        let text = value.as_string();
-        text.as_deref().and_then(Self::parse).ok_or_else(|| {
-            let got = text.map_or_else(|| value.describe(), |text| quoted(&text));
+impl Scalar for BatchId {
+    /// Reads an id that a client has chosen. With that of an undo, it would be taken for one.
+    fn from_json(value: Value) -> Result<Self, String> {
+        let id = Self::from_cell(&string(value)?)?;
+        if id.as_str().starts_with(UNDO) {
+            let reason = format!("must not start with {UNDO}, which names the undo of a batch");
+            return Err(reason);
+        }
+        Ok(id)
+    }
+
+    fn from_cell(text: &str) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| {
             let max = Self::MAX_CHARS;
-            let reason = format!("must be 1 to {max} of the characters A-Z a-z 0-9 _ -, got {got}");
-            Invalid::new("batchId", reason)
+            let got = quoted(text);
+            format!("must be 1 to {max} of the characters A-Z a-z 0-9 _ -, got {got}")
         })
+    }
+
+    fn to_cell(&self) -> String {
+        self.0.to_string()
     }
 }
 
 /// A batch whose changes are executed in order.
 pub struct PetBatch {
     pub id: BatchId,
+    /// The import that it is a part of.
+    pub import: Option<ImportPart>,
     /// True if a rejected change rejects all.
     pub is_atomic: bool,
     pub changes: Vec<BatchChange>,
@@ -74,13 +110,15 @@ pub struct PetBatch {
     pub matches: fn(tags: &str, pet: &Pet) -> bool,
 }
 
-/// A change in a batch. With `if_match`, the pet must have one of these entity tags.
+/// A change in a batch. With `if_match`, the pet must have one of these entity tags. With
+/// `expected`, each member in it must have this value, or the one that the update gives it.
 #[derive(Debug)]
 pub enum BatchChange {
     Create(NewPet),
     Update {
         id: PetId,
         change: PetChange,
+        expected: Option<Box<PetChange>>,
         if_match: Option<String>,
     },
     Delete {
@@ -115,12 +153,16 @@ pub struct BatchOutcome {
     pub changes: Vec<ChangeOutcome>,
 }
 
-/// The first rejected change of an atomic batch. Nothing was changed, so it is not recorded: a
+/// The reason why a batch was rejected as a whole. Nothing was changed, so it is not recorded: a
 /// retry is decided again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BatchRejection {
-    pub index: usize,
-    pub outcome: ChangeOutcome,
+pub enum BatchRejection {
+    /// The first rejected change of an atomic batch.
+    Change {
+        index: usize,
+        outcome: ChangeOutcome,
+    },
+    Stopped(StoppedImport),
 }
 
 impl RecordedRejection for BatchRejection {}
@@ -129,6 +171,7 @@ impl RecordedRejection for BatchRejection {}
 /// change.
 pub struct BatchRequest<'a> {
     pub id: Option<BatchId>,
+    pub import: Option<ImportPart>,
     pub is_atomic: bool,
     pub changes: Vec<RequestedChange<'a>>,
 }
@@ -147,6 +190,7 @@ pub enum Action<'a> {
     Update {
         id: PetId,
         change: Object<'a>,
+        expected: Option<Object<'a>>,
         if_match: Option<Cow<'a, str>>,
     },
     Delete {
@@ -159,6 +203,7 @@ const ID: KnownMember = KnownMember::scalar("id");
 const IF_MATCH: KnownMember = KnownMember::scalar("ifMatch");
 const CREATE: KnownMember = KnownMember::scalar("create");
 const UPDATE: KnownMember = KnownMember::scalar("update");
+const EXPECTED: KnownMember = KnownMember::scalar("expected");
 const DELETE: KnownMember = KnownMember::scalar("delete");
 
 impl Action<'_> {
@@ -166,7 +211,7 @@ impl Action<'_> {
     pub fn members(&self) -> &'static [KnownMember] {
         match self {
             Self::Create(_) => &[CREATE],
-            Self::Update { .. } => &[ID, UPDATE, IF_MATCH],
+            Self::Update { .. } => &[ID, UPDATE, EXPECTED, IF_MATCH],
             Self::Delete { .. } => &[ID, DELETE, IF_MATCH],
         }
     }
@@ -186,11 +231,25 @@ impl<'a> BatchRequest<'a> {
         KnownMember::scalar("changes"),
         KnownMember::scalar("atomic"),
         KnownMember::scalar("batchId"),
+        ImportPart::MEMBER,
     ];
 
     /// Parses a batch, or returns the first error.
     pub fn parse(object: &Object<'a>) -> Result<Self, Invalid> {
-        let id = object.get("batchId").map(BatchId::from_json).transpose()?;
+        let id = object
+            .get("batchId")
+            .map(<BatchId as Scalar>::from_json)
+            .transpose()
+            .map_err(|reason| Invalid::new("batchId", reason))?;
+        let import = object
+            .get("import")
+            .map(ImportPart::from_json)
+            .transpose()
+            .map_err(|mut errors| errors.swap_remove(0).within("import"))?;
+        if import.is_some() && id.is_none() {
+            let reason = "required with import; all batches of an import have the same";
+            return Err(Invalid::new("batchId", reason));
+        }
         let is_atomic = object.get("atomic").map_or(Ok(false), |value| {
             value.as_bool().ok_or_else(|| {
                 let reason = format!("must be true or false, got {}", value.describe());
@@ -198,8 +257,12 @@ impl<'a> BatchRequest<'a> {
             })
         })?;
         let changes = parse_changes(object.get("changes"))?;
+        if let Some(import) = &import {
+            import.ensure_contains(changes.len())?;
+        }
         Ok(Self {
             id,
+            import,
             is_atomic,
             changes,
         })
@@ -270,6 +333,10 @@ fn parse_change<'a>(value: Value<'a>) -> Result<(Object<'a>, Action<'a>), Fault>
         [None, Some(change), None] => Action::Update {
             id: id()?,
             change: object_of("update", change)?,
+            expected: object
+                .get("expected")
+                .map(|value| object_of("expected", value))
+                .transpose()?,
             if_match: if_match()?,
         },
         [None, None, Some(delete)] => {
@@ -324,6 +391,10 @@ mod tests {
                 "changes[0].create: must be an object, got an array",
             ),
             (
+                r#"{"changes":[{"create":{}}],"batchId":"undo-a"}"#,
+                "batchId: must not start with undo-, which names the undo of a batch",
+            ),
+            (
                 r#"{"changes":[{"update":{}}]}"#,
                 "changes[0].id: required; must be the id of a pet",
             ),
@@ -338,6 +409,10 @@ mod tests {
             (
                 r#"{"changes":[{"id":1,"delete":true,"ifMatch":null}]}"#,
                 "changes[0].ifMatch: must be a string, got null",
+            ),
+            (
+                r#"{"changes":[{"id":1,"update":{},"expected":null}]}"#,
+                "changes[0].expected: must be an object, got null",
             ),
             (
                 r#"{"changes":[{"create":{}}],"atomic":1}"#,

@@ -34,6 +34,18 @@ impl PetFilter {
         let search = self.search.as_ref().map(Search::heap_size);
         ids.unwrap_or(0) + search.unwrap_or(0)
     }
+
+    /// Returns true if a pet that was found by its id matches the filter, but for its name.
+    pub fn matches(&self, pet: &Pet) -> bool {
+        self.statuses
+            .is_none_or(|statuses| statuses.contains(pet.status))
+            && self.category_id.is_none_or(|id| pet.category_id == id)
+            && (self.microchip.is_none() || self.microchip == pet.microchip)
+            && self
+                .search
+                .as_ref()
+                .is_none_or(|search| search.matches(pet))
+    }
 }
 
 impl ListQuery<PetFilter> {
@@ -46,7 +58,7 @@ impl ListQuery<PetFilter> {
             .map(|pet| (filter.position(&pet), pet))
             .filter(|(position, _)| {
                 let prefix = filter.name.as_ref();
-                prefix.is_none_or(|prefix| position.name.starts_with(prefix.as_str()))
+                prefix.is_none_or(|prefix| position.key.starts_with(prefix.as_str()))
             })
             .filter(|(position, _)| match (&self.after, self.sort) {
                 (None, _) => true,
@@ -64,7 +76,7 @@ impl ListQuery<PetFilter> {
 }
 
 impl Filter for PetFilter {
-    const LIST: ListKind = ListKind(b'p');
+    const LIST: ListKind = ListKind::Pets;
 
     type Item = Pet;
 
@@ -91,24 +103,13 @@ impl Filter for PetFilter {
         Ok(())
     }
 
-    fn matches(&self, pet: &Pet) -> bool {
-        self.statuses
-            .is_none_or(|statuses| statuses.contains(pet.status))
-            && self.category_id.is_none_or(|id| pet.category_id == id)
-            && (self.microchip.is_none() || self.microchip == pet.microchip)
-            && self
-                .search
-                .as_ref()
-                .is_none_or(|search| search.matches(pet))
-    }
-
     fn position(&self, pet: &Pet) -> Position {
-        let name = match self.name {
+        let key = match self.name {
             Some(_) => search_name(pet.name.as_str()),
             None => CompactString::default(),
         };
         Position {
-            name,
+            key,
             id: pet.id.get(),
         }
     }
@@ -149,14 +150,14 @@ impl Filter for PetFilter {
         let Some(prefix) = &self.name else {
             return Position::of_id(position.id);
         };
-        if position.name.as_str() < prefix.as_str() {
+        if position.key.as_str() < prefix.as_str() {
             return Position {
-                name: prefix.as_str().into(),
+                key: prefix.as_str().into(),
                 id: i64::MIN,
             };
         }
         match prefix.end() {
-            Some(name) if position.name >= name => Position { name, id: i64::MIN },
+            Some(key) if position.key >= key => Position { key, id: i64::MIN },
             _ => position,
         }
     }
@@ -293,8 +294,8 @@ mod tests {
             name: Some(NamePrefix::parse("re").unwrap()),
             ..PetFilter::default()
         };
-        let position = |name: &str, id| Position {
-            name: name.into(),
+        let position = |key: &str, id| Position {
+            key: key.into(),
             id,
         };
         for (before, after) in [

@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use compact_str::CompactString;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::{
     invalid::{Invalid, quoted},
@@ -22,10 +23,21 @@ type Key = CompactString;
 /// A [`Text`] of at most 500 characters.
 type Content = CompactString;
 
-/// At most 20 pairs of a key and a text, by their keys.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+/// At most 20 pairs of a key and a text, as JSON: sorted by their keys, and on one line. A page
+/// copies it from the database, without looking at the pairs.
+#[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
-pub struct Metadata(BTreeMap<Key, Content>);
+pub struct Metadata(Box<RawValue>);
+
+impl PartialEq for Metadata {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_json() == other.as_json()
+    }
+}
+
+impl Eq for Metadata {}
+
+type Pairs = BTreeMap<Key, Content>;
 
 fn parse_key(text: &str) -> Result<Key, Errors> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -46,27 +58,44 @@ fn parse_content(value: Value) -> Result<Content, Errors> {
 }
 
 impl Metadata {
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(Key::as_str)
-    }
-
     /// Returns the pairs as JSON, as they are stored.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("keys and values are text")
+    pub fn as_json(&self) -> &str {
+        self.0.get()
     }
 
-    /// Reads the JSON that was stored. Returns `None` if it is not a valid one.
+    /// Reads the JSON that was stored. Returns `None` if it is not an object.
     pub fn from_store(json: &str) -> Option<Self> {
-        serde_json::from_str(json).ok().map(Self)
+        let is_one_line = !json.bytes().any(|byte| byte.is_ascii_control());
+        if is_one_line && json.starts_with('{') {
+            return RawValue::from_string(json.into()).ok().map(Self);
+        }
+        // Another program has written it.
+        let pairs: Pairs = serde_json::from_str(json).ok()?;
+        Some(Self::of(&pairs))
     }
 
-    fn new(pairs: BTreeMap<Key, Content>) -> Result<Self, Errors> {
+    fn new(pairs: &Pairs) -> Result<Self, Errors> {
         let count = pairs.len();
         if count > MAX_PAIRS {
             let reason = format!("must have at most {MAX_PAIRS} members, got {count}");
             return Err(vec![Invalid::new("", reason)]);
         }
-        Ok(Self(pairs))
+        Ok(Self::of(pairs))
+    }
+
+    fn of(pairs: &Pairs) -> Self {
+        let json = serde_json::value::to_raw_value(pairs);
+        Self(json.expect("keys and values are text"))
+    }
+
+    /// Returns the pairs. Leaves out values of other programs that are not text.
+    fn pairs(&self) -> Pairs {
+        let pairs: BTreeMap<Key, serde_json::Value> =
+            serde_json::from_str(self.as_json()).unwrap_or_default();
+        let pairs = pairs.into_iter();
+        pairs
+            .filter_map(|(key, value)| Some((key, value.as_str()?.into())))
+            .collect()
     }
 }
 
@@ -108,11 +137,11 @@ impl Member for Metadata {
     type Change = BTreeMap<Key, Patch<Content>>;
 
     fn from_json(value: Value) -> Result<Self, Errors> {
-        Self::new(read(value, parse_content)?)
+        Self::new(&read(value, parse_content)?)
     }
 
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.as_json() == "{}"
     }
 
     fn change_from_json(value: Value) -> Result<Self::Change, Errors> {
@@ -120,7 +149,7 @@ impl Member for Metadata {
     }
 
     fn changed(before: Option<&Self>, change: &Self::Change) -> Result<Self, Errors> {
-        let mut pairs = before.cloned().unwrap_or_default().0;
+        let mut pairs = before.map(Self::pairs).unwrap_or_default();
         for (key, patch) in change {
             match patch {
                 Patch::Keep => {}
@@ -128,7 +157,7 @@ impl Member for Metadata {
                 Patch::Set(text) => _ = pairs.insert(key.clone(), text.clone()),
             }
         }
-        Self::new(pairs)
+        Self::new(&pairs)
     }
 }
 
@@ -146,7 +175,7 @@ impl CellMember for Metadata {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let metadata = (!pairs.is_empty()).then(|| Self::new(pairs));
+        let metadata = (!pairs.is_empty()).then(|| Self::new(&pairs));
         metadata.transpose()
     }
 
@@ -156,12 +185,34 @@ impl CellMember for Metadata {
     }
 
     fn write_cells(value: Option<&Self>, keys: &[String], put: &mut dyn FnMut(Cell)) {
+        let pairs = value.map(Self::pairs).unwrap_or_default();
         for key in keys {
-            let text = value.and_then(|metadata| metadata.0.get(key.as_str()));
+            let text = pairs.get(key.as_str());
             put(Cell {
                 text: text.map(|text| text.as_str().into()).unwrap_or_default(),
                 is_free_text: true,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_json_is_copied() {
+        let json = r#"{"feed":"puppy \"small\"","litter":"2026-07"}"#;
+        let stored = Metadata::from_store(json).unwrap();
+        assert_eq!(serde_json::to_string(&stored).unwrap(), json);
+        assert_eq!(Metadata::of(&stored.pairs()), stored);
+        // A stream of events and a file of JSON Lines need it on one line.
+        let by_hand = json.replace(',', ",\n\t");
+        assert_eq!(Metadata::from_store(&by_hand), Some(stored));
+        for invalid in ["", "[]", "null", "{", "{\n\"a\":1}"] {
+            assert_eq!(Metadata::from_store(invalid), None, "{invalid}");
+        }
+        let other = Metadata::from_store(r#"{"a":1,"b":"c"}"#).unwrap();
+        assert_eq!(other.pairs().into_keys().collect::<Vec<_>>(), ["b"]);
     }
 }

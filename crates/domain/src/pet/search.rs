@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use caseless::Caseless;
 use compact_str::{CompactString, format_compact};
-use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
-use super::{Pet, PetId};
+use super::{Microchip, Pet, PetId};
 use crate::{
+    case_fold::simplify,
     invalid::{Invalid, quoted},
     page::MAX_NAME_CHARS,
     text::check,
@@ -31,7 +30,11 @@ impl Search {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let invalid = |reason| Invalid::new("q", reason);
         check(text, MAX_CHARS).map_err(invalid)?;
-        let mut terms = words_of(text);
+        // A scanner or a certificate may show the number of a microchip in groups.
+        let mut terms = match Microchip::parse(text) {
+            Ok(microchip) => vec![microchip.as_str().into()],
+            Err(_) => words_of(text),
+        };
         if terms.is_empty() {
             let got = quoted(text);
             return Err(invalid(format!(
@@ -115,21 +118,6 @@ fn push_distinct(words: &mut Vec<CompactString>, word: CompactString) {
     }
 }
 
-/// Removes the differences of case, accents and compatible characters: case folding, and NFKD
-/// without combining marks. Folding and NFKD are repeated, because each may leave work to the
-/// other: `℡` becomes `TEL`.
-fn simplify(text: &str) -> String {
-    if text.is_ascii() {
-        return text.to_ascii_lowercase();
-    }
-    text.nfkd()
-        .filter(|c| !is_combining_mark(*c))
-        .default_case_fold()
-        .nfkd()
-        .filter(|c| !is_combining_mark(*c))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +176,10 @@ mod tests {
             ("012", false),
             ("985", true),
             ("985112004567890", true),
+            ("985 112 004 567 890", true),
+            ("985-112004567890\u{a0}", true),
+            ("985 112", false),
+            ("985 112 004 567 891", false),
             ("9851120045678901", false),
             ("iger", false),
             ("tiger rex", false),

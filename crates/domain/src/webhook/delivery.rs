@@ -1,6 +1,6 @@
 //! Failed deliveries, and the progress of a webhook.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::{
@@ -16,6 +16,9 @@ use crate::{
     json::{FromObject, KnownMember, Object},
     page::{Filter, ListKind, Parameters, Position, set_once},
 };
+
+/// The maximum time for which a delivery that was given up is kept.
+pub const MAX_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// A delivery that has failed at least once. Other deliveries are not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -127,7 +130,7 @@ pub struct DeliveryFilter {
 }
 
 impl Filter for DeliveryFilter {
-    const LIST: ListKind = ListKind(b'd');
+    const LIST: ListKind = ListKind::Deliveries;
     const SORTABLE: bool = false;
 
     type Item = Delivery;
@@ -142,10 +145,6 @@ impl Filter for DeliveryFilter {
     fn parameters(&self) -> Parameters<'_> {
         let state = self.state.map(|state| ("state", state.as_str().into()));
         state.into_iter().collect()
-    }
-
-    fn matches(&self, delivery: &Delivery) -> bool {
-        self.state.is_none_or(|state| delivery.state == state)
     }
 
     fn position(&self, delivery: &Delivery) -> Position {
@@ -345,8 +344,9 @@ pub struct Progress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeasedWebhook {
     pub id: WebhookId,
-    /// As in [`StoredWebhook`].
+    /// Raised by every change.
     pub revision: i64,
+    /// Raised by a change that cancels the worker.
     pub epoch: i64,
 }
 

@@ -91,9 +91,9 @@ pub enum NextStep {
 }
 
 impl EndpointHealth {
-    /// Records the result of an attempt. `certain` is a time that has passed even if the clock is
-    /// fast, so that a fast clock disables no receiver.
-    pub fn record(&mut self, outcome: Outcome, now: Timestamp, certain: Timestamp) -> NextStep {
+    /// Records the result of an attempt. `trusted` is a time that has passed even if the clock is
+    /// fast ([`ClockTrust`](crate::clock::ClockTrust)), so that a fast clock disables no receiver.
+    pub fn record(&mut self, outcome: Outcome, now: Timestamp, trusted: Timestamp) -> NextStep {
         let retry_after = match outcome {
             Outcome::Delivered => {
                 *self = Self::default();
@@ -105,7 +105,7 @@ impl EndpointHealth {
         self.consecutive_failures = self.consecutive_failures.saturating_add(1);
         let since = *self.failing_since.get_or_insert(now);
         // A single failure long after the first does not show that it failed in between.
-        if self.is_backing_off() && certain.duration_since(since) >= DISABLE_AFTER {
+        if self.is_backing_off() && trusted.duration_since(since) >= DISABLE_AFTER {
             return NextStep::Disable(DisabledReason::ReceiverFailing);
         }
         match jittered(self.backoff()).max(retry_after) {

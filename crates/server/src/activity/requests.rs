@@ -134,6 +134,11 @@ impl UnsentResponse {
         Self(HeldMemory::new(activity, bytes))
     }
 
+    /// Records that a part of this size was produced, which counts until it is sent.
+    pub fn part(&self, bytes: usize) -> Self {
+        Self::new(&self.0.activity, bytes)
+    }
+
     /// Records that a part of the response was sent.
     pub fn sent(&self, bytes: usize) {
         let activity = &self.0.activity;

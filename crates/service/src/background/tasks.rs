@@ -6,7 +6,10 @@ use tokio::time::{interval, sleep};
 
 use api::{EventFeed, key_cache::KeyCache, metrics::Metrics};
 use dispatcher::Dispatcher;
-use domain::{event::EventRetention, idempotency, import};
+use domain::{
+    event::EventRetention, idempotency, import, photo, register::deleted_pet_retention,
+    webhook::delivery,
+};
 use import_socket::ImportServer;
 use server::Tls;
 use store::{Store, event_tail::EventTail};
@@ -19,6 +22,8 @@ const ORDER_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const DELIVERY_PURGE_INTERVAL: Duration = Duration::from_secs(60);
+const DELETED_PET_PURGE_INTERVAL: Duration = Duration::from_secs(60);
+const PHOTO_PURGE_INTERVAL: Duration = Duration::from_secs(60);
 const IMPORT_PURGE_INTERVAL: Duration = Duration::from_secs(3600);
 const OPEN_TIME_INTERVAL: Duration = Duration::from_secs(60);
 const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -59,10 +64,23 @@ pub async fn purge_events((store, feed, retention): (Arc<Store>, Arc<EventFeed>,
     every(EVENT_PURGE_INTERVAL, "event purge", purge).await;
 }
 
-/// Deletes deliveries that were given up. They are kept for as long as events.
+/// Deletes deliveries that were given up. They are kept for as long as events, up to 30 days.
 pub async fn purge_deliveries((store, retention): (Arc<Store>, EventRetention)) {
-    let purge = || in_batches(|| store.delivery_purge(retention.age));
+    let purge = || in_batches(|| store.delivery_purge(retention.age.min(delivery::MAX_RETENTION)));
     every(DELIVERY_PURGE_INTERVAL, "delivery purge", purge).await;
+}
+
+/// Removes deleted pets from the register, which keeps them for as long as events, but at least for
+/// three years.
+pub async fn purge_deleted_pets((store, retention): (Arc<Store>, EventRetention)) {
+    let purge = || in_batches(|| store.deleted_pet_purge(deleted_pet_retention(retention.age)));
+    every(DELETED_PET_PURGE_INTERVAL, "deleted pet purge", purge).await;
+}
+
+/// Deletes photos that no pet has shown for a while.
+pub async fn purge_photos(store: Arc<Store>) {
+    let purge = || in_batches(|| store.photo_purge(photo::RETENTION));
+    every(PHOTO_PURGE_INTERVAL, "photo purge", purge).await;
 }
 
 /// Deletes the records of imports whose last activity is long ago, complete or not.

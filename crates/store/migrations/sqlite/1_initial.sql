@@ -12,6 +12,8 @@ PRAGMA application_id = 1346720851;
 -- distinct, of letters and digits only, separated by blanks.
 -- birth_date and acquired_on: YYYY-MM-DD. price_amount: in the smallest unit of the currency.
 -- metadata: a JSON object of strings.
+-- photos: those that are shown, in their order, as JSON:
+-- [{"id":7,"width":1600,"height":1200,"digest":"q83vEjRWeJq8"}].
 CREATE TABLE pets (
     id             INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
     name           TEXT    NOT NULL,
@@ -34,6 +36,7 @@ CREATE TABLE pets (
     source_address TEXT,
     source_licence TEXT,
     metadata       TEXT,
+    photos         TEXT,
     CHECK ((price_amount IS NULL) = (price_currency IS NULL))
 ) STRICT;
 
@@ -75,6 +78,71 @@ CREATE TRIGGER remove_words AFTER DELETE ON pets WHEN OLD.search_words <> '' BEG
         SELECT value FROM json_each('["' || replace(OLD.search_words, ' ', '","') || '"]'));
 END;
 
+-- The photos of pets, without their bytes. removed_at: null while the pet shows the photo; it is
+-- deleted some time afterwards. sha256: of the large image, followed by the small one.
+-- pet_id: no foreign key, because a photo outlives its pet for a while.
+CREATE TABLE photos (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
+    pet_id     INTEGER NOT NULL,
+    width      INTEGER NOT NULL,
+    height     INTEGER NOT NULL,
+    sha256     BLOB    NOT NULL CHECK (length(sha256) = 32),
+    thumb_size INTEGER NOT NULL,
+    full_size  INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    removed_at INTEGER
+) STRICT;
+
+CREATE INDEX photos_pet_id_idx ON photos (pet_id) WHERE removed_at IS NULL;
+CREATE INDEX photos_removed_at_idx ON photos (removed_at) WHERE removed_at IS NOT NULL;
+
+-- The JPEG files, in parts of 64 KiB, so that a response needs no more memory than a part.
+CREATE TABLE photo_parts (
+    photo_id INTEGER NOT NULL REFERENCES photos (id) ON DELETE CASCADE,
+    kind     TEXT    NOT NULL CHECK (kind = 'thumb' OR kind = 'full'),
+    part     INTEGER NOT NULL,
+    bytes    BLOB    NOT NULL CHECK (length(bytes) BETWEEN 1 AND 65536),
+    PRIMARY KEY (photo_id, kind, part)
+) STRICT;
+
+-- Marks photos that pets no longer show as removed, so that they are purged. The service does that
+-- itself, by its own clock; these triggers are for other programs.
+CREATE TRIGGER remove_photos AFTER DELETE ON pets WHEN OLD.photos IS NOT NULL BEGIN
+    UPDATE photos SET removed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+    WHERE pet_id = OLD.id AND removed_at IS NULL;
+END;
+
+CREATE TRIGGER change_photos AFTER UPDATE OF photos ON pets
+WHEN OLD.photos IS NOT NULL AND NEW.photos IS NOT OLD.photos BEGIN
+    UPDATE photos SET removed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+    WHERE pet_id = OLD.id AND removed_at IS NULL AND id NOT IN (
+        SELECT json_extract(value, '$.id') FROM json_each(coalesce(NEW.photos, '[]')));
+END;
+
+-- The data that the register of animals needs of pets that were deleted. The row of a deletion
+-- that was undone stays, and does not count while the pet exists.
+CREATE TABLE deleted_pets (
+    id             INTEGER PRIMARY KEY,
+    deleted_at     INTEGER NOT NULL,
+    name           TEXT    NOT NULL,
+    category_id    INTEGER NOT NULL,
+    breed          TEXT,
+    sex            TEXT    CHECK (sex = 'male' OR sex = 'female' OR sex = 'unknown'),
+    birth_date     TEXT,
+    color          TEXT,
+    microchip      TEXT,
+    acquired_on    TEXT,
+    source_name    TEXT,
+    source_address TEXT,
+    source_licence TEXT
+) STRICT;
+
+-- The register by the date of acquisition, and the rows that are to be purged.
+CREATE INDEX pets_acquired_on_idx ON pets (acquired_on) WHERE acquired_on IS NOT NULL;
+CREATE INDEX deleted_pets_acquired_on_idx ON deleted_pets (acquired_on)
+    WHERE acquired_on IS NOT NULL;
+CREATE INDEX deleted_pets_deleted_at_idx ON deleted_pets (deleted_at);
+
 -- Names of category ids. Pets may have a category id without a name.
 -- folded_name: the whole name, case-folded by the program.
 CREATE TABLE categories (
@@ -83,10 +151,21 @@ CREATE TABLE categories (
     folded_name TEXT    NOT NULL UNIQUE
 ) STRICT;
 
+-- The settings of the shop: one row, once something is set.
+CREATE TABLE settings (
+    id           INTEGER PRIMARY KEY CHECK (id = 1),
+    name         TEXT,
+    address      TEXT,
+    receipt_text TEXT,
+    currency     TEXT
+) STRICT;
+
 -- All timestamps are microseconds since the Unix epoch, UTC.
 -- pet_id: no foreign key, because an order outlives its pet.
 -- expires_at: when the reservation of the pet ends; null if it never does.
--- completed_at: what updated_at was when the order was completed.
+-- completed_at: what updated_at was when the order was completed; returned_at: when the pet was
+-- returned.
+-- completed_by: the API key that completed it. category_id: that of the pet when it was completed.
 -- The buyer is personal data. It is stored in these columns and nowhere else.
 CREATE TABLE orders (
     id             INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
@@ -103,6 +182,9 @@ CREATE TABLE orders (
     price_amount   INTEGER CHECK (price_amount BETWEEN 0 AND 1000000000000),
     price_currency TEXT,
     reference      TEXT,
+    completed_by   INTEGER,
+    category_id    INTEGER,
+    returned_at    INTEGER,
     CHECK ((price_amount IS NULL) = (price_currency IS NULL))
 ) STRICT;
 
@@ -117,6 +199,15 @@ CREATE UNIQUE INDEX orders_active_pet_id_key ON orders (pet_id)
 -- Finds open orders that are due to expire.
 CREATE INDEX orders_expires_at_idx ON orders (expires_at)
     WHERE status = 'placed' AND expires_at IS NOT NULL;
+
+-- Sales by the time of completion and of return, with what reports count: they need not read the
+-- table.
+CREATE INDEX orders_completed_at_idx ON orders
+    (completed_at, id, category_id, completed_by, price_amount, price_currency)
+    WHERE completed_at IS NOT NULL;
+CREATE INDEX orders_returned_at_idx ON orders
+    (returned_at, id, category_id, completed_by, price_amount, price_currency)
+    WHERE returned_at IS NOT NULL;
 
 -- Number of pets and orders by status, in a single row. Triggers maintain it, so it is
 -- correct whichever program changes a pet or an order.
@@ -207,6 +298,9 @@ CREATE TABLE events (
     before      TEXT
 ) STRICT;
 
+-- The history of one resource. The first letters of a type name the kind of resource, because ids
+-- are not unique across kinds. An index ends with the sequence number.
+CREATE INDEX events_subject_idx ON events (resource_id, substr(type, 1, 3));
 CREATE INDEX events_batch_id_idx ON events (batch_id, sequence) WHERE batch_id IS NOT NULL;
 
 -- The identity of the log, a random UUID, the last sequence number that was purged, and the
@@ -262,14 +356,22 @@ CREATE TABLE idempotency_keys (
 CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
 
 -- Imports: how many records of a file are done, so that the same command continues after
--- them, and how many pets were added. digest: SHA-256 of the file and its format.
--- finished_at: null if it was interrupted or is running.
+-- them, and how many pets were added and changed. digest: see ImportId.
+-- batch_id, last_known_id: of the run that is in progress, or was the last (see ImportRun).
+-- row_count: of an import over the API, whose records are its changes.
+-- finished_at: null if it was interrupted or is running. undo: null unless it was undone.
 CREATE TABLE imports (
-    digest      BLOB    PRIMARY KEY CHECK (length(digest) = 32),
-    records     INTEGER NOT NULL,
-    pets        INTEGER NOT NULL,
-    updated_at  INTEGER NOT NULL,
-    finished_at INTEGER
+    digest        BLOB    PRIMARY KEY CHECK (length(digest) = 32),
+    batch_id      TEXT    NOT NULL,
+    last_known_id INTEGER NOT NULL,
+    row_count     INTEGER,
+    records       INTEGER NOT NULL,
+    added         INTEGER NOT NULL,
+    changed       INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL,
+    finished_at   INTEGER,
+    undo          TEXT    CHECK (undo IN ('started', 'finished')),
+    kept          INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Receivers of events, with their secrets: deliveries are signed with them.

@@ -1,17 +1,20 @@
 //! Integrity check of a store: damaged pages, the schema, and invariants across
 //! tables.
 
+mod photos;
+
 use compact_str::CompactString;
+use futures_util::FutureExt;
 use rusqlite::Connection;
 
 use super::{
     super::{
         error::OpenError,
+        event_row::EventRow,
         postgres::created,
         rows::Stored,
         sqlite,
-        table::{OuterJoin, columns, columns_of},
-        tables::EventRow,
+        table::{OuterJoin, Readable, columns, columns_of},
         url::DatabaseUrl,
     },
     reader::{ReadError, Reader},
@@ -19,16 +22,18 @@ use super::{
 use domain::{
     case_fold::fold,
     category::Category,
+    date::PastDate,
     event::{Event, EventId},
     members::Choice,
     order::{Order, OrderStatus},
     pet::{Pet, PetStatus, search_name, search_words},
+    price::Currency,
     webhook::{secret::WebhookSecret, url::WebhookUrl},
 };
 
 /// Queries, each with a description of what it counts, valid on both databases. Every count
 /// must be 0.
-const INVARIANTS: [(&str, &str); 11] = [
+const INVARIANTS: [(&str, &str); 16] = [
     (
         "open orders whose animal is not pending",
         "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
@@ -55,6 +60,26 @@ const INVARIANTS: [(&str, &str); 11] = [
             OR completed_at > updated_at OR completed_at < created_at",
     ),
     (
+        "orders with a wrong time of return",
+        "SELECT count(*) FROM orders
+         WHERE (returned_at IS NULL) = (status = 'returned')
+            OR returned_at > updated_at OR returned_at < completed_at",
+    ),
+    (
+        "orders that record a sale but were not completed",
+        "SELECT count(*) FROM orders
+         WHERE completed_at IS NULL AND (completed_by IS NOT NULL OR category_id IS NOT NULL)",
+    ),
+    (
+        // Records of deletions are purged by age, the oldest first, and are kept for at least as
+        // long as events. An undo leaves none.
+        "deleted animals that the register does not have",
+        "SELECT count(*) FROM events LEFT JOIN deleted_pets ON deleted_pets.id = resource_id
+         WHERE type = 'pet.deleted' AND (batch_id IS NULL OR batch_id NOT LIKE 'undo-%')
+           AND at > coalesce((SELECT min(deleted_at) FROM deleted_pets), 0)
+           AND deleted_pets.id IS NULL",
+    ),
+    (
         "words of no animal",
         "SELECT count(*) FROM pet_words LEFT JOIN pets ON pets.id = pet_id
          WHERE pets.id IS NULL OR ' ' || search_words || ' ' NOT LIKE '% ' || word || ' %'",
@@ -65,6 +90,16 @@ const INVARIANTS: [(&str, &str); 11] = [
                      1 + length(search_words) - length(replace(search_words, ' ', '')) END), 0)
                  FROM pets)
               - (SELECT count(*) FROM pet_words)",
+    ),
+    (
+        "photos that no animal shows",
+        "SELECT count(*) FROM photos LEFT JOIN pets ON pets.id = pet_id
+         WHERE removed_at IS NULL AND pets.photos IS NULL",
+    ),
+    (
+        "parts of no photo",
+        "SELECT count(*) FROM photo_parts LEFT JOIN photos ON photos.id = photo_id
+         WHERE photos.id IS NULL",
     ),
     (
         "events that should have been purged",
@@ -127,19 +162,79 @@ const NOT_FOUND: &str = "animals that a search does not find by their name";
 /// Selects all pets, with the texts that are stored to find them.
 fn searched_pets() -> String {
     let columns = columns::<Pet>();
-    format!("SELECT {columns}, search_name, search_words FROM pets")
+    format!("SELECT search_name, search_words, id, {columns} FROM pets")
 }
 
-/// Returns true if a search does not find a pet.
-fn is_not_found((pet, name, words): &(Pet, String, String)) -> bool {
-    search_name(pet.name.as_str()) != *name || search_words(pet) != *words
+/// Selects all orders.
+fn orders() -> String {
+    format!("SELECT id, {} FROM orders", columns::<Order>())
 }
 
-const DERIVED: [DerivedColumn; 5] = [
+/// A row with its id, if its values can be read.
+type ReadableRow<T> = (i64, Readable<T>);
+
+/// The problems of the rows of pets and of orders.
+#[derive(Default)]
+struct RowProblems {
+    not_found: i64,
+    unreadable_pets: Vec<i64>,
+    unreadable_orders: Vec<i64>,
+}
+
+impl RowProblems {
+    fn add_pet(&mut self, (name, words, (id, pet)): (String, String, ReadableRow<Pet>)) {
+        match pet.0 {
+            Some(pet) => {
+                let is_found =
+                    search_name(pet.name.as_str()) == name && search_words(&pet) == words;
+                self.not_found += i64::from(!is_found);
+            }
+            None => self.unreadable_pets.push(id),
+        }
+    }
+
+    fn add_order(&mut self, (id, order): ReadableRow<Order>) {
+        if order.0.is_none() {
+            self.unreadable_orders.push(id);
+        }
+    }
+
+    fn problems(&self) -> impl Iterator<Item = String> {
+        let problems = [
+            problem(self.not_found, NOT_FOUND),
+            unreadable("animals", &self.unreadable_pets),
+            unreadable("orders", &self.unreadable_orders),
+        ];
+        problems.into_iter().flatten()
+    }
+}
+
+fn unreadable(what: &str, ids: &[i64]) -> Option<String> {
+    const MAX_NAMED: usize = 10;
+    let named: Vec<_> = ids.iter().take(MAX_NAMED).map(i64::to_string).collect();
+    let rest = if ids.len() > MAX_NAMED { ", …" } else { "" };
+    let of = format!("{what} with a value that cannot be read");
+    let counted = problem(ids.len() as i64, &of)?;
+    Some(format!("{counted} (id {}{rest})", named.join(", ")))
+}
+
+const DERIVED: [DerivedColumn; 7] = [
     DerivedColumn {
         what: "categories whose name could be used twice",
         sql: "SELECT name, folded_name FROM categories",
         derive: |name| CompactString::from(fold(name)),
+    },
+    DerivedColumn {
+        what: "deleted animals with a malformed date",
+        sql: "SELECT acquired_on, acquired_on FROM deleted_pets WHERE acquired_on IS NOT NULL
+              UNION ALL
+              SELECT birth_date, birth_date FROM deleted_pets WHERE birth_date IS NOT NULL",
+        derive: |text| readable(PastDate::from_store(text), |date| date.as_str().into()),
+    },
+    DerivedColumn {
+        what: "settings with an unknown currency",
+        sql: "SELECT currency, currency FROM settings WHERE currency IS NOT NULL",
+        derive: |text| readable(Currency::parse(text).ok(), |code| code.as_str().into()),
     },
     DerivedColumn {
         what: "webhooks with a malformed position",
@@ -178,9 +273,10 @@ fn missing_indexes() -> String {
 }
 
 /// Counts the triggers that are missing or disabled.
-const MISSING_TRIGGERS: &str = "SELECT 22 - count(*) FROM pg_trigger
+const MISSING_TRIGGERS: &str = "SELECT 26 - count(*) FROM pg_trigger
     WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass, 'categories'::regclass)
-    AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%' OR tgname LIKE 'words\\_%')
+    AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%' OR tgname LIKE 'words\\_%'
+         OR tgname LIKE 'photos\\_%')
     AND tgenabled = 'O'";
 
 /// Returns a query for the triggers and rules that no migration created.
@@ -192,9 +288,10 @@ fn added_objects() -> String {
          SELECT format('trigger %s on %s', quote_ident(tgname), id)
          FROM pg_trigger JOIN tables ON id = tgrelid
          WHERE NOT tgisinternal AND tgname <> ALL (ARRAY['count_inserted', 'count_updated',
-             'count_deleted', 'count_truncated', 'log_inserted', 'log_updated', 'log_deleted',
-             'log_truncated', 'reject_new_id', 'words_inserted', 'words_updated',
-             'words_deleted', 'words_truncated'])
+             'count_deleted', 'count_truncated', 'count_unlogged', 'log_inserted', 'log_updated',
+             'log_deleted', 'log_truncated', 'reject_new_id', 'words_inserted', 'words_updated',
+             'words_deleted', 'words_truncated', 'photos_updated', 'photos_deleted',
+             'photos_truncated'])
          UNION ALL
          SELECT format('rule %s on %s', quote_ident(rulename), id)
          FROM pg_rewrite JOIN tables ON id = ev_class
@@ -202,6 +299,8 @@ fn added_objects() -> String {
         created("TABLE").collect::<Vec<_>>().join("', '")
     )
 }
+
+pub(super) use photos::ALL;
 
 /// The problem of a damaged file for which SQLite reports no details.
 pub(super) const UNREADABLE: &str = "parts of the file cannot be read";
@@ -283,12 +382,19 @@ pub(super) fn check_file(
         problems.extend(problem(wrong, what));
     }
     progress(NOT_FOUND);
+    let mut rows = RowProblems::default();
     let mut select = db.prepare(&searched_pets())?;
-    let mut wrong = 0;
     for row in select.query_map([], sqlite::read_row)? {
-        wrong += i64::from(is_not_found(&row?));
+        rows.add_pet(row?);
     }
-    problems.extend(problem(wrong, NOT_FOUND));
+    let mut select = db.prepare(&orders())?;
+    for row in select.query_map([], sqlite::read_row)? {
+        rows.add_order(row?);
+    }
+    problems.extend(rows.problems());
+    progress(photos::WHAT);
+    let checked = photos::check(db).now_or_never();
+    problems.extend(checked.expect("a file is read without waiting")?);
     Ok(problems)
 }
 
@@ -352,13 +458,20 @@ async fn check_server(
         problems.extend(problem(wrong, what));
     }
     progress(NOT_FOUND);
-    let mut wrong = 0;
-    let compare = |pet| {
-        wrong += i64::from(is_not_found(&pet));
+    let mut rows = RowProblems::default();
+    let add_pet = |row| {
+        rows.add_pet(row);
         Ok(())
     };
-    store.each(&searched_pets(), compare).await?;
-    problems.extend(problem(wrong, NOT_FOUND));
+    store.each(&searched_pets(), add_pet).await?;
+    let add_order = |row| {
+        rows.add_order(row);
+        Ok(())
+    };
+    store.each(&orders(), add_order).await?;
+    problems.extend(rows.problems());
+    progress(photos::WHAT);
+    problems.extend(photos::check(store).await?);
     Ok(problems)
 }
 
@@ -374,7 +487,10 @@ async fn unlogged<T: Stored>(store: &Reader, resource: &str) -> Result<i64, Read
         T::NAME
     );
     let mut wrong = 0;
-    let compare = |(event, stored): (Event, OuterJoin<T, i64>)| {
+    let compare = |(event, stored): (Event, Readable<OuterJoin<T, i64>>)| {
+        let Some(stored) = stored.0 else {
+            return Ok(());
+        };
         let parse = |data: &str| serde_json::from_str::<serde_json::Value>(data).ok();
         let stored = stored.0.and_then(|stored| T::event(None, Some(&stored)));
         let is_deleted = event.kind.as_str().ends_with(".deleted");

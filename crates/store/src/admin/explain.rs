@@ -6,7 +6,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::{
     super::{
         list::Dialect,
-        postgres::{self, BATCH_SETTINGS, type_of},
+        postgres::{self, COMMIT_GROUP_SETTINGS, type_of},
         shared_statements, sqlite,
         statements::NamedSql,
         url::DatabaseUrl,
@@ -35,7 +35,7 @@ pub async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<StatementPlan>,
         DatabaseUrl::Postgres(url) => {
             let client = postgres::open_connection_to_current(url).await?;
             client.batch_execute("BEGIN").await?;
-            for setting in BATCH_SETTINGS {
+            for setting in COMMIT_GROUP_SETTINGS {
                 client
                     .batch_execute(&format!("SET LOCAL {setting}"))
                     .await?;

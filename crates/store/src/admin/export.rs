@@ -2,24 +2,35 @@
 
 use std::collections::HashSet;
 
+use bytes::Bytes;
+
 use super::{
     super::{
         sql::Sql,
-        table::{Table, columns},
+        table::{Table, Value, columns},
+        tables::StoredPhoto,
         url::DatabaseUrl,
     },
     reader::{ReadError, Reader},
 };
 use domain::{
     category::{Category, CategoryNames},
+    members::Choice,
     order::Order,
     pet::Pet,
+    photo::{PhotoId, PhotoSize},
 };
 
 statements! {
     COUNT_PETS() = "SELECT CAST(sum(pets) AS bigint) FROM counts";
     COUNT_ORDERS() = "SELECT CAST(sum(orders_placed + orders_completed + orders_cancelled
                                      + orders_returned) AS bigint) FROM counts";
+    /// A photo, even if its pet no longer shows it.
+    STORED_PHOTO(Int) = format!(
+        "SELECT {} FROM photos WHERE id = $1", columns::<StoredPhoto>()
+    );
+    IMAGE(Int, Text) =
+        "SELECT bytes FROM photo_parts WHERE photo_id = $1 AND kind = $2 ORDER BY part";
     ALL_CATEGORIES() = format!("SELECT {} FROM categories", columns::<Category>());
 }
 
@@ -88,6 +99,30 @@ async fn export<T: Table>(
     Ok(count)
 }
 
+/// Reads the photos of a store.
+pub struct PhotoReader(Reader);
+
+impl PhotoReader {
+    pub async fn open(url: &DatabaseUrl) -> Result<Self, ReadError> {
+        Ok(Self(Reader::open(url).await?))
+    }
+
+    /// Returns the large image of a photo, even if its pet no longer shows it. Returns `None` if
+    /// the photo was purged or is incomplete.
+    pub async fn image(&self, id: PhotoId) -> Result<Option<Vec<u8>>, ReadError> {
+        let id = Value::Int(id.get());
+        let found = self.0.query(&STORED_PHOTO, vec![id.clone()]);
+        let photo: Option<StoredPhoto> = found.await?.pop();
+        let size = PhotoSize::Full;
+        let parameters = vec![id, Value::text(size.as_str())];
+        let parts: Vec<(Bytes,)> = self.0.query(&IMAGE, parameters).await?;
+        let image = parts.iter().flat_map(|(part,)| part).copied();
+        let image: Vec<u8> = image.collect();
+        let length = photo.map(|photo| photo.image_bytes(size));
+        Ok(Some(image).filter(|image| length == Some(image.len() as u64)))
+    }
+}
+
 /// Returns the columns of a table in which a row has a value, from one scan with a bit for each.
 async fn used_columns<T: Table>(store: &Reader) -> Result<HashSet<&'static str>, ReadError> {
     let columns = T::columns("");
@@ -144,7 +179,36 @@ pub async fn category_names(url: &DatabaseUrl) -> Result<CategoryNames, ReadErro
     }
 }
 
-async fn read_names(store: &Reader) -> Result<CategoryNames, ReadError> {
+/// Returns the numbers of categories from 1 on that pets have.
+pub async fn used_categories(url: &DatabaseUrl) -> Result<Vec<i64>, ReadError> {
+    let Some(store) = Reader::open_if_created(url).await? else {
+        return Ok(Vec::new());
+    };
+    // PostgreSQL has one index of the pets with a status, and one of those without.
+    let conditions = match &store {
+        Reader::File(_) => &[""][..],
+        Reader::Server(_) => &["AND status IS NOT NULL", "AND status IS NULL"],
+    };
+    let mut all = Vec::new();
+    for condition in conditions {
+        // Each is found by a step in the index.
+        let sql = format!(
+            "WITH RECURSIVE used (id) AS (
+                 SELECT CAST(0 AS bigint)
+                 UNION ALL
+                 SELECT (SELECT min(category_id) FROM pets
+                         WHERE category_id > used.id {condition})
+                 FROM used WHERE used.id IS NOT NULL
+             )
+             SELECT id FROM used WHERE id > 0"
+        );
+        let used: Vec<(i64,)> = store.all(&sql).await?;
+        all.extend(used.into_iter().map(|(id,)| id));
+    }
+    Ok(all)
+}
+
+pub(super) async fn read_names(store: &Reader) -> Result<CategoryNames, ReadError> {
     let categories: Vec<Category> = store.all(ALL_CATEGORIES.text()).await?;
     Ok(categories.into_iter().collect())
 }

@@ -3,27 +3,30 @@
 use std::{collections::HashMap, path::Path};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::{
     super::{
         command::{Command, QueuedCommand},
         error::{Error, OpenError, sqlite_reason},
-        imports::{FORGET, GET, WriteChunk},
+        imports::{FORGET, GET, GET_OF_BATCH, WriteChunk},
         postgres::MICROCHIP_HOLDERS,
+        sql::Sql,
         sqlite::{self, MICROCHIP_HOLDER},
-        table::{Record, columns},
-        undo::{CHANGES, ChangeRow, PlanReader, UndoChanges},
+        table::{Record, Value, columns},
+        undo::{CHANGES, COUNT_CHANGES, PlanReader, UndoChanges},
         url::DatabaseUrl,
         working_set::Times,
     },
     reader::{ReadError, Reader},
 };
 use domain::{
-    import::{ChunkRejection, Import, ImportChunk, ImportId},
+    import::{Import, ImportChunk, ImportId, StoppedImport, WrittenChunk},
     members::Choice,
     order::OrderStatus,
-    pet::{Claim, Microchip, Pet, PetId, batch::BatchId, undo::UndoOutcome},
+    pet::{Claim, Microchip, Pet, PetId, batch::BatchId},
+    price::Currency,
+    undo::UndoOutcome,
 };
 
 /// The reason why an import into a file failed.
@@ -56,7 +59,7 @@ impl FileImport {
     pub async fn write(
         &self,
         chunk: ImportChunk,
-    ) -> Result<Result<i64, ChunkRejection>, FileImportError> {
+    ) -> Result<Result<WrittenChunk, StoppedImport>, FileImportError> {
         self.run(WriteChunk::new(chunk)).await
     }
 
@@ -66,17 +69,28 @@ impl FileImport {
         batch: &BatchId,
         below: Option<i64>,
     ) -> Result<Option<UndoOutcome>, FileImportError> {
-        let mut reader = PlanReader::new(batch, below);
+        let imports = self.query(&GET_OF_BATCH, PlanReader::origin(batch))?;
+        let mut reader = PlanReader::new(batch, imports, below);
         while let Some(parameters) = reader.next_page() {
-            let mut select = self.0.db().prepare_cached(CHANGES.text())?;
-            let rows = select.query_map(params_from_iter(parameters), sqlite::read_row)?;
-            reader.add_page(rows.collect::<Result<Vec<ChangeRow>, _>>()?)?;
+            reader.add_page(self.query(&CHANGES, parameters)?)?;
         }
-        let Some(plan) = reader.plan() else {
+        if let Some(parameters) = reader.count() {
+            let counted: Vec<(Option<i64>,)> = self.query(&COUNT_CHANGES, parameters)?;
+            reader.add_count(counted.first().and_then(|(count,)| *count));
+        }
+        let Some(plan) = reader.into_plan() else {
             return Ok(None);
         };
         let Ok(outcome) = self.run(UndoChanges(plan)).await?;
         Ok(Some(outcome))
+    }
+
+    fn query<T: Record, const N: usize>(
+        &self,
+        sql: &Sql,
+        parameters: [Value<'_>; N],
+    ) -> rusqlite::Result<Vec<T>> {
+        sqlite::query(self.0.db(), sql, parameters)
     }
 
     /// Runs a command in the transaction.
@@ -84,7 +98,7 @@ impl FileImport {
         &self,
         command: C,
     ) -> Result<Result<C::Output, C::Rejection>, FileImportError> {
-        let (command, reply) = QueuedCommand::queue(command, None, None);
+        let (command, reply) = QueuedCommand::with_receiver(command, None, None);
         let mut commands = [command];
         let times = Times::of_one_clock(Timestamp::now());
         sqlite::run(self.0.db(), &mut commands, times)?;
@@ -94,9 +108,10 @@ impl FileImport {
         Ok(reply.executed())
     }
 
-    /// Deletes the record of an import.
-    pub fn forget(&self, id: ImportId) -> Result<(), FileImportError> {
-        self.0.db().execute(FORGET.text(), [id.0.as_slice()])?;
+    /// Deletes the record of a run.
+    pub fn forget(&self, id: ImportId, run: &BatchId) -> Result<(), FileImportError> {
+        let parameters = (id.0.as_slice(), run.as_str());
+        self.0.db().execute(FORGET.text(), parameters)?;
         Ok(())
     }
 
@@ -131,6 +146,15 @@ impl KnownPets {
         Ok(Self(Reader::open_if_created(url).await?))
     }
 
+    /// Returns the highest id of a pet; 0 if there is none.
+    pub async fn last_id(&self) -> Result<i64, ReadError> {
+        let Some(reader) = &self.0 else {
+            return Ok(0);
+        };
+        let (last,) = reader.one("SELECT coalesce(max(id), 0) FROM pets").await?;
+        Ok(last)
+    }
+
     /// Returns those of the pets that exist.
     pub async fn find(&self, ids: Vec<PetId>) -> Result<HashMap<PetId, KnownPet>, ReadError> {
         let mut found = HashMap::new();
@@ -156,15 +180,29 @@ impl KnownPets {
     }
 }
 
-/// Returns true if the log of a store has changes of a batch.
-pub async fn has_batch(url: &DatabaseUrl, batch: &BatchId) -> Result<bool, ReadError> {
+/// Returns true if the log of a store has a change by a batch.
+pub async fn has_changes(url: &DatabaseUrl, batch: &BatchId) -> Result<bool, ReadError> {
     // An id has no quotation marks.
     let sql = format!(
-        "SELECT count(*) FROM (SELECT 1 FROM events WHERE batch_id = '{}' LIMIT 1) AS found",
+        "SELECT count(*) FROM (SELECT 1 FROM events WHERE batch_id = '{}' LIMIT 1) AS first",
         batch.as_str()
     );
     let (count,): (i64,) = Reader::open(url).await?.one(&sql).await?;
     Ok(count > 0)
+}
+
+/// Returns the currency of the shop, if it is set.
+pub async fn shop_currency(url: &DatabaseUrl) -> Result<Option<Currency>, ReadError> {
+    let Some(reader) = Reader::open_if_created(url).await? else {
+        return Ok(None);
+    };
+    let mut found = None;
+    let add = |(currency,): (Option<Currency>,)| {
+        found = currency;
+        Ok(())
+    };
+    reader.each("SELECT currency FROM settings", add).await?;
+    Ok(found)
 }
 
 /// Returns the pets that have these microchips and are not sold.

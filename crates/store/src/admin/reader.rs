@@ -3,12 +3,13 @@
 use std::{fs, pin::pin};
 
 use futures_util::TryStreamExt;
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, params_from_iter};
 use tokio_postgres::{Client, types::Type};
 
 use super::super::{
     error::{Error, MissingRow, OpenError, sqlite_reason},
     postgres::{self, PostgresError},
+    sql::Sql,
     sqlite,
     table::{Record, Value},
     url::DatabaseUrl,
@@ -92,17 +93,43 @@ impl Reader {
     pub(super) async fn each<T: Record>(
         &self,
         sql: &str,
+        take: impl FnMut(T) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        self.each_of(sql, Vec::new(), take).await
+    }
+
+    /// Reads the rows of a statement with parameters.
+    pub(super) async fn query<T: Record>(
+        &self,
+        sql: &Sql,
+        parameters: Vec<Value<'static>>,
+    ) -> Result<Vec<T>, ReadError> {
+        let types = sql.kinds.iter().map(|kind| postgres::type_of(*kind));
+        let parameters = parameters.into_iter().zip(types).collect();
+        let mut all = Vec::new();
+        let push = |row| {
+            all.push(row);
+            Ok(())
+        };
+        self.each_of(sql.text(), parameters, push).await?;
+        Ok(all)
+    }
+
+    async fn each_of<T: Record>(
+        &self,
+        sql: &str,
+        parameters: Vec<(Value<'static>, Type)>,
         mut take: impl FnMut(T) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         match self {
             Self::File(db) => {
                 let mut select = db.prepare(sql)?;
-                for row in select.query_map([], sqlite::read_row)? {
+                let values = parameters.into_iter().map(|(value, _)| value);
+                for row in select.query_map(params_from_iter(values), sqlite::read_row)? {
                     take(row?)?;
                 }
             }
             Self::Server(client) => {
-                let parameters: [(Value<'_>, Type); 0] = [];
                 let mut rows = pin!(client.query_typed_raw(sql, parameters).await?);
                 while let Some(row) = rows.try_next().await? {
                     take(T::from_row(&row)?)?;

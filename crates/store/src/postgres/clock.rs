@@ -1,5 +1,5 @@
-//! The clock of the database server, as this process knows it. Replicas schedule deliveries for each
-//! other, so all of them follow this clock instead of their own.
+//! The clock of the database server, as this process knows it. Replicas schedule deliveries for
+//! each other, so all of them follow this clock instead of their own.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -43,7 +43,12 @@ fn reason(error: &tokio_postgres::Error) -> String {
             SqlState::DIVISION_BY_ZERO => {
                 format!("{message}: not every row was changed; was a trigger or rule added?")
             }
-            _ => rejected.to_string(),
+            // Without the detail, which has the rejected row, and so the buyer of an order.
+            _ => {
+                let hint = rejected.hint().map(|hint| format!("; {hint}"));
+                let hint = hint.unwrap_or_default();
+                format!("{}: {message}{hint}", rejected.severity())
+            }
         };
     }
     let source = error.source();
@@ -59,6 +64,7 @@ fn reason(error: &tokio_postgres::Error) -> String {
         Some(cause) if cause.to_string().starts_with("failed to lookup") => {
             "the host is unknown; correct its name in the URL".into()
         }
+        // A mistake in the configuration, for the driver: its source is a text without a type.
         None if source.is_some_and(|source| source.to_string() == "password missing") => {
             "the server wants a password; name a file that has it with --database-password-file"
                 .into()
@@ -98,7 +104,7 @@ impl PostgresError {
         code == Some(&SqlState::UNIQUE_VIOLATION) || code == Some(&SqlState::DIVISION_BY_ZERO)
     }
 
-    /// Returns true if the same batch may succeed if it is run again: the server ended the
+    /// Returns true if the same commit group may succeed if it is run again: the server ended the
     /// session, or chose it to resolve a deadlock.
     pub(super) fn is_transient(&self) -> bool {
         let code = self.code();

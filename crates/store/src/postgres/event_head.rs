@@ -182,6 +182,11 @@ impl Postgres {
         head
     }
 
+    /// Moves the head past what is stable now, without waiting for transactions in progress.
+    pub(super) async fn event_poll(&self) -> Result<(), Error> {
+        self.events.poll().await.map(drop)
+    }
+
     pub(crate) async fn event_sync(&self) -> Result<(), Error> {
         let deadline = Instant::now() + SYNC_TIMEOUT;
         let (target, mut is_stable) = self.events.poll().await?;

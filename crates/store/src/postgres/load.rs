@@ -1,4 +1,4 @@
-//! The first round trip of a batch: locks and reads the rows that its commands name.
+//! The first round trip of a commit group: locks and reads the rows that its commands name.
 //!
 //! The isolation is READ COMMITTED, so each statement has a snapshot of its own. A statement
 //! that locks rows reads nothing else: other tables are read by later statements, whose
@@ -13,10 +13,11 @@ use super::{
     super::{
         Fault,
         error::{Error, MissingRow},
+        row_keys::{ForEachKeys, Keys, Sequence, TableOf, Tables},
         rows::{Access, Keyed, Rows, Stored},
         sql::Sql,
         table::{Record, Row as _, Table, Value, columns},
-        tables::{ForEachKeys, Keys, Sequence, TableOf, Tables},
+        tables::StoredPhoto,
         working_set::{NewIds, Times, WorkingSet},
     },
     read_first,
@@ -24,12 +25,13 @@ use super::{
     table_sql::{PETS_AND_THOSE_OF_ORDERS, TableSql, key_arrays, owned_keys},
 };
 use domain::{
+    category::Category,
     order::{Order, OrderId, OrderStatus},
     pet::{Pet, PetId},
 };
 
 /// The number of pets up to which changes are decided quickly even on a busy machine.
-const QUICK_BATCH: usize = 50;
+const QUICK_GROUP: usize = 50;
 
 statements! {
     /// The time, the newest event, and new ids of every sequence. The transaction may have
@@ -65,6 +67,12 @@ statements! {
          WHERE pet_id = ANY($1) AND status IN ('placed', 'completed')";
     CATEGORIES_BY_NAME(Texts) =
         "SELECT folded_name, id FROM categories WHERE folded_name = ANY($1)";
+    /// Categories, and whether a pet has them. There is one index of the pets with a status, and
+    /// one of those without.
+    USED_CATEGORIES(Ints) = "SELECT named.id,
+             EXISTS (SELECT 1 FROM pets WHERE category_id = named.id AND status IS NOT NULL)
+             OR EXISTS (SELECT 1 FROM pets WHERE category_id = named.id AND status IS NULL)
+         FROM unnest($1) AS named (id)";
     /// The pets that have a microchip and are not sold: of microchips, of pets that are sold,
     /// and of the pets of orders.
     MICROCHIP_HOLDERS(Texts, Ints, Ints) = "SELECT microchip, id FROM pets
@@ -72,6 +80,10 @@ statements! {
              SELECT microchip FROM pets
              WHERE status = 'sold' AND microchip IS NOT NULL
                    AND id = ANY($2 || ARRAY(SELECT pet_id FROM orders WHERE id = ANY($3)))))";
+    SHOWN_PHOTOS(Ints) = format!(
+        "SELECT {} FROM photos WHERE pet_id = ANY($1) AND removed_at IS NULL",
+        columns::<StoredPhoto>()
+    );
     COUNT_WEBHOOKS() = "SELECT count_webhooks()";
 }
 
@@ -138,7 +150,7 @@ impl<'a> Reads<'a> {
         });
     }
 
-    /// Locks and loads the rows that commands name, in the same order for every batch.
+    /// Locks and loads the rows that commands name, in the same order for every group.
     fn lock(&mut self, keys: &'a Keys, row_lock: RowLock) {
         self.row_lock = row_lock;
         self.orders = &keys.orders;
@@ -225,6 +237,10 @@ pub(super) async fn load(
     if fault != Some(Fault::EarlyClaims) {
         reads.claims(&keys.pets);
     }
+    if !keys.photos_of.is_empty() {
+        let shown = Step::arrays(&SHOWN_PHOTOS, key_arrays::<Pet>(&keys.photos_of));
+        reads.load(shown, |tables| &mut tables.photos);
+    }
     if !keys.category_names.is_empty() {
         let names = keys
             .category_names
@@ -236,6 +252,19 @@ pub(super) async fn load(
             for row in rows {
                 let (name, id) = Record::from_row(row)?;
                 set.category_names.insert(name, id);
+            }
+            Ok(())
+        });
+    }
+    if !keys.used_categories.is_empty() {
+        let find = Step::arrays(
+            &USED_CATEGORIES,
+            key_arrays::<Category>(&keys.used_categories),
+        );
+        reads.push(find, |rows, set| {
+            for row in rows {
+                let (id, is_used) = Record::from_row(row)?;
+                set.used_categories.insert(id, is_used);
             }
             Ok(())
         });
@@ -268,7 +297,7 @@ pub(super) async fn load(
         steps.push(Step::query(&DISCARD_PLANS, []));
     }
     steps.push(Step::query(&BEGIN, []));
-    if keys.pets.len() + keys.new_ids[Sequence::Pets as usize] > QUICK_BATCH {
+    if keys.pets.len() + keys.new_ids[Sequence::Pets as usize] > QUICK_GROUP {
         steps.push(Step::query(&ALLOW_PAUSE, []));
     }
     steps.append(&mut wait.steps);
@@ -368,7 +397,7 @@ impl<'a> ForEachKeys<'a> for FindLocked<'_> {
     }
 }
 
-/// Returns true if another transaction has locked a row that a command reads, or the next batch
+/// Returns true if another transaction has locked a row that a command reads, or the next group
 /// has to decide about it.
 pub(super) fn is_locked(keys: &Keys, tables: &Tables) -> bool {
     let mut orders = keys.orders.iter().filter_map(|id| tables.orders.get(id));

@@ -4,7 +4,7 @@ use super::{
     super::{
         error::Error,
         list::{Dialect, Select},
-        search::first_position,
+        search::start_id,
         table::{Record, columns},
     },
     Postgres,
@@ -48,7 +48,7 @@ impl Postgres {
             Sort::Asc => &PETS_OF_WORDS,
             Sort::Desc => &NEWEST_PETS_OF_WORDS,
         };
-        let after = first_position(query);
+        let after = start_id(query);
         let rows = self
             .reads
             .read(sql, &[&words, &after, &(limit as i64)])

@@ -43,8 +43,8 @@ pub(super) struct Pool {
     slots: Vec<Slot>,
     next: AtomicUsize,
     in_flight: Gauge,
-    /// True if its connections run batches of commands.
-    runs_batches: bool,
+    /// True if its connections run commit groups.
+    runs_groups: bool,
 }
 
 /// Room for one connection.
@@ -65,7 +65,7 @@ impl Slot {
 }
 
 /// The result of a statement.
-struct Completed {
+struct StatementResult {
     rows: Vec<Row>,
     /// True if the server sent a warning while it ran.
     warned: bool,
@@ -80,8 +80,8 @@ pub(super) struct Connection {
     prepared: Option<RwLock<HashMap<&'static str, Statement>>>,
     /// The number of warnings received from the server.
     pub(super) warnings: Arc<AtomicU64>,
-    /// The number of batches that were started.
-    batches: AtomicU64,
+    /// The number of groups that were started.
+    groups: AtomicU64,
     end: ConnectionEnd,
 }
 
@@ -92,14 +92,14 @@ impl Pool {
             slots: (0..size).map(|_| Slot::default()).collect(),
             next: AtomicUsize::new(0),
             in_flight: Gauge::default(),
-            runs_batches: false,
+            runs_groups: false,
         }
     }
 
-    /// Creates a pool of one connection, for batches of commands.
-    pub(super) fn for_batches(connector: &Connector) -> Self {
+    /// Creates a pool of one connection, for commit groups.
+    pub(super) fn for_groups(connector: &Connector) -> Self {
         Self {
-            runs_batches: true,
+            runs_groups: true,
             ..Self::new(connector, 1)
         }
     }
@@ -160,7 +160,7 @@ impl Pool {
         &'a self,
         sql: &'static Sql,
         parameters: Parameters<'a>,
-    ) -> BoxFuture<'a, Result<Result<Completed, PostgresError>, Error>> {
+    ) -> BoxFuture<'a, Result<Result<StatementResult, PostgresError>, Error>> {
         Box::pin(async move {
             let _in_flight = self.in_flight.track();
             let (slot, connection) = self.connection().await?;
@@ -169,7 +169,7 @@ impl Pool {
             Ok(match timeout(STATEMENT_TIMEOUT, statement).await {
                 Ok(Ok(rows)) => {
                     let warned = connection.warnings.load(Ordering::Acquire) != before;
-                    Ok(Completed { rows, warned })
+                    Ok(StatementResult { rows, warned })
                 }
                 Ok(Err(error)) => {
                     self.discard_if_unusable(slot, &connection, &error);
@@ -201,7 +201,7 @@ impl Pool {
             return Ok(connection);
         }
         let opened = Arc::new(
-            Connection::open(&self.connector, self.runs_batches)
+            Connection::open(&self.connector, self.runs_groups)
                 .await
                 .map_err(|error| Error::Unavailable(Arc::new(error)))?,
         );
@@ -254,14 +254,18 @@ impl Pool {
 }
 
 impl Connection {
-    async fn open(connector: &Connector, runs_batches: bool) -> Result<Self, PostgresError> {
+    async fn open(connector: &Connector, runs_groups: bool) -> Result<Self, PostgresError> {
         let (client, warnings, end) = connector.connect().await?;
         let prepares = connector.prepares_statements();
         if prepares {
-            let batch_settings = if runs_batches { BATCH_SETTINGS } else { &[] };
+            let group_settings = if runs_groups {
+                COMMIT_GROUP_SETTINGS
+            } else {
+                &[]
+            };
             let settings: Vec<_> = SESSION_SETTINGS
                 .iter()
-                .chain(batch_settings)
+                .chain(group_settings)
                 .map(|setting| format!("SET {setting}"))
                 .collect();
             let setup = settings.join("; ");
@@ -271,7 +275,7 @@ impl Connection {
         }
         Ok(Self {
             client,
-            batches: AtomicU64::new(0),
+            groups: AtomicU64::new(0),
             prepared: prepares.then(RwLock::default),
             warnings,
             end,
@@ -293,7 +297,7 @@ impl Connection {
         match self.prepare(sql).await? {
             Some(statement) => self.client.query(&statement, parameters).await,
             None if sql.text() == "BEGIN" => {
-                let settings = BATCH_SETTINGS
+                let settings = COMMIT_GROUP_SETTINGS
                     .iter()
                     .map(|it| format!("; SET LOCAL {it}"))
                     .collect::<String>();
@@ -309,12 +313,12 @@ impl Connection {
         }
     }
 
-    /// Returns true if the next batch should discard the plans of the session. A plan that was
+    /// Returns true if the next group should discard the plans of the session. A plan that was
     /// made for an empty table scans it, and is kept until the table is analyzed, however large
-    /// it has become. So statements are planned again whenever the number of batches has doubled.
+    /// it has become. So statements are planned again whenever the number of groups has doubled.
     pub(super) fn should_replan(&self) -> bool {
-        let batches = self.batches.fetch_add(1, Ordering::Relaxed) + 1;
-        self.prepared.is_some() && (batches.is_power_of_two() || batches.is_multiple_of(4096))
+        let groups = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
+        self.prepared.is_some() && (groups.is_power_of_two() || groups.is_multiple_of(4096))
     }
 
     /// Prepares a statement, unless that was done before. Returns `None` if none must be prepared.
@@ -351,7 +355,7 @@ pub(crate) fn type_of(kind: Kind) -> Type {
 }
 
 /// `lock_timeout` rolls back a statement that waits for a lock too long, before
-/// its client gives up: the client learns for certain that nothing was changed.
+/// its client gives up, so that the client learns that nothing was changed.
 /// `statement_timeout` ends a statement after its client has given up.
 const SESSION_SETTINGS: &[&str] = &[
     "client_min_messages = 'warning'",
@@ -366,7 +370,7 @@ const SESSION_SETTINGS: &[&str] = &[
 /// These transactions log their changes themselves. A replica that is stopped in the middle of
 /// one keeps its rows locked for less time than others wait for them. Rows are found by their
 /// keys, regardless of statistics: a plan that was made for an empty table would scan a large one.
-pub(crate) const BATCH_SETTINGS: &[&str] = &[
+pub(crate) const COMMIT_GROUP_SETTINGS: &[&str] = &[
     "petstore.logs = 'on'",
     "idle_in_transaction_session_timeout = '750ms'",
     "enable_seqscan = off",

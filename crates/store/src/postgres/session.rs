@@ -33,13 +33,13 @@ static COMMIT: Sql = Sql::new("commit", &[], || "COMMIT".into());
 pub(super) static DISCARD_PLANS: Sql = Sql::new("discard_plans", &[], || "DISCARD PLANS".into());
 static ROLLBACK: Sql = Sql::new("rollback", &[], || "ROLLBACK".into());
 
-/// The reason why a batch was not committed.
+/// The reason why a commit group was not committed.
 pub(super) enum Failure {
     /// Nothing was changed.
     RolledBack(PostgresError),
     /// A row is not valid. Nothing was changed.
     Corrupt(Error),
-    /// The batch must not be run again: the outcome of COMMIT is not known, or the server is
+    /// The group must not be run again: the outcome of COMMIT is not known, or the server is
     /// not reachable.
     Final(Error),
 }

@@ -2,11 +2,11 @@
 //! their parameters.
 
 use super::super::{
+    event_row::EventRow,
     rows::Keyed,
     sql::{Memo, Sql},
     statements::{ExplainTables, NamedSql},
     table::{Column, Table, Value, columns, names},
-    tables::EventRow,
 };
 use domain::pet::Pet;
 
@@ -67,7 +67,8 @@ impl TableSql {
         } else {
             (key, has_key.as_str())
         };
-        // A row that was deleted after it was read fails the batch, so that it is decided again.
+        // A row that was deleted after it was read fails the commit group, so that it is decided
+        // again.
         let of_all = |change: String| {
             format!(
                 "WITH changed AS ({change} RETURNING 1)

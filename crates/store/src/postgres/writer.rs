@@ -22,18 +22,18 @@ use tokio::{
 use super::{
     super::{
         Fault,
-        command::PendingCommand,
+        command::{MAX_GROUP_BYTES, PendingCommand},
         error::{Error, RowLocked},
         metrics::CommitMetrics,
         queue::StoreClosed,
     },
-    batch::{self, QueueEntry},
+    commit_group::{self, QueueEntry},
     pool::{LOCK, Pool},
     session::{Failure, Session},
 };
 
 /// The maximum number of commands in a transaction.
-const MAX_BATCH_SIZE: usize = 1024;
+const MAX_GROUP_SIZE: usize = 1024;
 /// The maximum time that a caller waits for a command. It is longer than a transaction may take,
 /// because the command may have to wait for the transaction before its own.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
@@ -44,15 +44,15 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time after which a command no longer retries, but waits for its rows in the lock queue of
 /// the server. Retries starve on a row that others lock again and again.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_RETRY_TIME: Duration = Duration::from_millis(100);
 /// The maximum number of commands that wait in the lock queue at a time.
-pub(super) const MAX_PATIENT: usize = 32;
+pub(super) const LOCK_QUEUE_CAPACITY: usize = 32;
 /// The bounds of the pause before a command tries again to lock its rows. A replica that competes
 /// for them commits within milliseconds.
 const MIN_LOCK_DELAY: Duration = Duration::from_millis(1);
 const MAX_LOCK_DELAY: Duration = Duration::from_millis(20);
 
-/// The number of times that a batch is run before its halves are run instead.
+/// The number of times that a group is run before its halves are run instead.
 const MAX_ATTEMPTS: usize = 3;
 /// The number of times that a single command is run.
 const MAX_COMMAND_ATTEMPTS: usize = 20;
@@ -71,28 +71,29 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts a task for each pool. A pool must have one connection, so that a warning of the
     /// server can be attributed to a transaction. With several tasks, one gathers and sends the
-    /// next batch while the server still flushes the commit of another.
+    /// next group while the server still flushes the commit of another.
     ///
-    /// Commands that starve are passed on to the writer `patient`. The writer without one is the
-    /// patient writer itself: its batches wait for locked rows.
+    /// `lock_queue` is the lock-queue writer, to which commands move that keep finding their rows
+    /// locked. Without it, the started writer is the lock-queue writer: its groups wait for locked
+    /// rows.
     pub(super) fn start(
         pools: Vec<Pool>,
         capacity: usize,
         commits: &Arc<CommitMetrics>,
         committed: &Arc<Notify>,
-        patient: Option<&Self>,
+        lock_queue: Option<&Self>,
         fault: Option<Fault>,
     ) -> Self {
         let (queue, queued) = channel(capacity);
         let queued = Arc::new(Mutex::new(queued));
-        let patient = patient.and_then(|patient| patient.queue.read().expect(LOCK).clone());
+        let lock_queue = lock_queue.and_then(|writer| writer.queue.read().expect(LOCK).clone());
         let mut tasks = JoinSet::new();
         let pools: Vec<_> = pools.into_iter().map(Arc::new).collect();
         for pool in &pools {
             let mut worker = Worker {
                 pool: pool.clone(),
                 queued: queued.clone(),
-                patient: patient.clone(),
+                lock_queue: lock_queue.clone(),
                 commits: commits.clone(),
                 committed: committed.clone(),
                 deferred: Vec::new(),
@@ -160,8 +161,8 @@ struct Worker {
     /// The receiving side of the queue, which the tasks of a writer share. A task holds the lock
     /// while it waits for a command and takes what is queued.
     queued: Arc<Mutex<Receiver<QueueEntry>>>,
-    /// The queue of the patient writer, or `None` if this is its task.
-    patient: Option<Sender<QueueEntry>>,
+    /// The queue of the lock-queue writer, or `None` if this is its task.
+    lock_queue: Option<Sender<QueueEntry>>,
     commits: Arc<CommitMetrics>,
     /// Notified after every commit, so that the event log is polled.
     committed: Arc<Notify>,
@@ -174,18 +175,18 @@ struct Worker {
 impl Worker {
     /// Runs until the store is closed and nothing is left to execute.
     async fn run(&mut self) {
-        while let Some(batch) = self.next_batch().await {
-            self.execute(batch).await;
+        while let Some(group) = self.next_group().await {
+            self.execute(group).await;
         }
     }
 
-    /// Waits for the next batch: the commands that are queued, and the deferred ones that are due.
+    /// Waits for the next group: the commands that are queued, and the deferred ones that are due.
     /// Returns `None` once the queue is closed and no command is left.
-    async fn next_batch(&mut self) -> Option<Vec<QueueEntry>> {
+    async fn next_group(&mut self) -> Option<Vec<QueueEntry>> {
         let receive = async {
             let mut received = Vec::new();
             let mut queued = self.queued.lock().await;
-            queued.recv_many(&mut received, MAX_BATCH_SIZE).await;
+            queued.recv_many(&mut received, MAX_GROUP_SIZE).await;
             received
         };
         let retry_at = self.deferred.iter().map(|(retry_at, _)| *retry_at).min();
@@ -201,27 +202,31 @@ impl Worker {
             .deferred
             .extract_if(.., |(retry_at, _)| *retry_at <= now)
             .map(|(_, queued)| queued);
-        let mut batch: Vec<_> = due.chain(received).collect();
-        if self.patient.is_none() {
-            // The batch waits for the rows of its first command, so commands take turns: the one
+        let mut group: Vec<_> = due.chain(received).collect();
+        if self.lock_queue.is_none() {
+            // The group waits for the rows of its first command, so commands take turns: the one
             // whose last wait is longest ago comes first.
-            batch.sort_by_key(|queued| queued.last_timeout.or(queued.locked_since));
+            group.sort_by_key(|queued| queued.last_timeout.or(queued.locked_since));
         }
-        Some(batch)
+        Some(group)
     }
 
-    /// Executes a batch. If the server rejects it, its halves are run again, down to the
+    /// Executes a group. If the server rejects it, its halves are run again, down to the
     /// command at fault.
-    async fn execute(&mut self, batch: Vec<QueueEntry>) {
-        let mut batches = vec![batch];
-        while let Some(mut batch) = batches.pop() {
-            if batch.is_empty() {
+    async fn execute(&mut self, group: Vec<QueueEntry>) {
+        let mut groups = vec![group];
+        while let Some(mut group) = groups.pop() {
+            if group.is_empty() {
+                continue;
+            }
+            if group.len() > 1 && is_too_large(&group) {
+                groups.extend(halves(group));
                 continue;
             }
             let started = Instant::now();
-            match self.run_batch(&mut batch).await {
+            match self.run_group(&mut group).await {
                 Ok(()) => {
-                    for queued in batch {
+                    for queued in group {
                         if queued.is_deferred {
                             self.defer(queued, started);
                         } else {
@@ -230,26 +235,26 @@ impl Worker {
                     }
                 }
                 Err(Failure::RolledBack(error)) if error.is_lock_timeout() => {
-                    if self.patient.is_none() {
-                        batches.push(self.defer_blocked(batch, started).await);
+                    if self.lock_queue.is_none() {
+                        groups.push(self.defer_blocked(group, started).await);
                         continue;
                     }
-                    let timely = batch.into_iter().filter_map(|it| in_time(it, started));
-                    let batch: Vec<_> = timely.collect();
-                    if batch.len() > 1 {
-                        batches.extend(halves(batch));
+                    let timely = group.into_iter().filter_map(|it| in_time(it, started));
+                    let group: Vec<_> = timely.collect();
+                    if group.len() > 1 {
+                        groups.extend(halves(group));
                     } else {
-                        batch.into_iter().for_each(|it| self.defer(it, started));
+                        group.into_iter().for_each(|it| self.defer(it, started));
                     }
                 }
-                Err(failure) if failure.is_rejection() && batch.len() > 1 => {
-                    batches.extend(halves(batch));
+                Err(failure) if failure.is_rejection() && group.len() > 1 => {
+                    groups.extend(halves(group));
                 }
                 Err(failure) => {
                     let error = failure.classify();
                     self.commits.failures.increment();
-                    tracing::error!(%error, writes = batch.len(), "write batch failed");
-                    for queued in batch {
+                    tracing::error!(%error, writes = group.len(), "commit group failed");
+                    for queued in group {
                         queued.command.finish(Err(error.clone()));
                     }
                 }
@@ -257,10 +262,10 @@ impl Worker {
         }
     }
 
-    /// Runs a batch until it is committed, or has failed for good.
-    async fn run_batch(&mut self, batch: &mut [QueueEntry]) -> Result<(), Failure> {
+    /// Runs a group until it is committed, or has failed for good.
+    async fn run_group(&mut self, group: &mut [QueueEntry]) -> Result<(), Failure> {
         let started = std::time::Instant::now();
-        let mut attempts = if batch.len() == 1 {
+        let mut attempts = if group.len() == 1 {
             MAX_COMMAND_ATTEMPTS
         } else {
             MAX_ATTEMPTS
@@ -269,8 +274,8 @@ impl Worker {
             attempts -= 1;
             let _in_flight = self.pool.track();
             let session = Session::open(&self.pool).await.map_err(Failure::Final)?;
-            let is_patient = self.patient.is_none();
-            match batch::run(&session, batch, is_patient, self.fault).await {
+            let waits_for_locks = self.lock_queue.is_none();
+            match commit_group::run(&session, group, waits_for_locks, self.fault).await {
                 Ok(0) => return Ok(()),
                 Ok(writes) => {
                     self.commits.record(writes, started, true);
@@ -286,21 +291,21 @@ impl Worker {
         }
     }
 
-    /// Defers the first command of a patient batch after its wait for rows has timed out, together
-    /// with all commands that need one of these rows, including those that were queued during the
-    /// wait. Returns the other commands.
-    async fn defer_blocked(&mut self, batch: Vec<QueueEntry>, started: Instant) -> Vec<QueueEntry> {
+    /// Defers the first command of a group that waits for locks, after its wait has timed out,
+    /// together with all commands that need one of these rows, including those that were queued
+    /// during the wait. Returns the other commands.
+    async fn defer_blocked(&mut self, group: Vec<QueueEntry>, started: Instant) -> Vec<QueueEntry> {
         let mut received = Vec::new();
         while let Ok(queued) = self.queued.lock().await.try_recv() {
             received.push(queued);
         }
-        let mut batch = batch.into_iter().chain(received);
-        let Some(first) = batch.next() else {
+        let mut group = group.into_iter().chain(received);
+        let Some(first) = group.next() else {
             return Vec::new();
         };
-        let awaited = batch::keys_of(slice::from_ref(&first));
-        let (blocked, others): (Vec<_>, Vec<_>) =
-            batch.partition(|queued| batch::keys_of(slice::from_ref(queued)).overlaps(&awaited));
+        let awaited = commit_group::keys_of(slice::from_ref(&first));
+        let (blocked, others): (Vec<_>, Vec<_>) = group
+            .partition(|queued| commit_group::keys_of(slice::from_ref(queued)).overlaps(&awaited));
         for mut queued in iter::once(first).chain(blocked) {
             queued.last_timeout = Some(Instant::now());
             self.defer(queued, started);
@@ -309,8 +314,8 @@ impl Worker {
     }
 
     /// Schedules another attempt of a command that found a row locked, or passes it on to the
-    /// patient writer. Fails the command if the row has been locked for too long, or too many
-    /// commands are deferred. `started` is the time at which its batch was started.
+    /// lock-queue writer. Fails the command if the row has been locked for too long, or too many
+    /// commands are deferred. `started` is the time at which its group was started.
     fn defer(&mut self, queued: QueueEntry, started: Instant) {
         let Some(mut queued) = in_time(queued, started) else {
             return;
@@ -318,16 +323,16 @@ impl Worker {
         let waited = queued
             .locked_since
             .map_or(Duration::ZERO, |it| it.elapsed());
-        if waited >= PATIENCE
-            && self.fault != Some(Fault::Impatience)
-            && let Some(patient) = &self.patient
+        if waited >= MAX_RETRY_TIME
+            && self.fault != Some(Fault::NoLockQueue)
+            && let Some(lock_queue) = &self.lock_queue
         {
-            match patient.try_send(queued) {
+            match lock_queue.try_send(queued) {
                 Ok(()) => return,
                 Err(error) => queued = error.into_inner(),
             }
         }
-        if self.deferred.len() >= MAX_BATCH_SIZE {
+        if self.deferred.len() >= MAX_GROUP_SIZE {
             return queued.command.finish(Err(Error::Overloaded));
         }
         let delay = (waited / 4).clamp(MIN_LOCK_DELAY, MAX_LOCK_DELAY);
@@ -335,14 +340,20 @@ impl Worker {
     }
 }
 
-/// Divides a batch for a stack: the second half, and then the first, which is popped first.
-fn halves(mut batch: Vec<QueueEntry>) -> [Vec<QueueEntry>; 2] {
-    let second = batch.split_off(batch.len() / 2);
-    [second, batch]
+/// Returns true if the large writes of a group should not share a commit.
+fn is_too_large(group: &[QueueEntry]) -> bool {
+    let bytes = group.iter().map(|queued| queued.command.payload_bytes());
+    bytes.sum::<usize>() > MAX_GROUP_BYTES
+}
+
+/// Divides a group for a stack: the second half, and then the first, which is popped first.
+fn halves(mut group: Vec<QueueEntry>) -> [Vec<QueueEntry>; 2] {
+    let second = group.split_off(group.len() / 2);
+    [second, group]
 }
 
 /// Returns a command that found a row locked, or fails it if the row has been locked for too long.
-/// `started` is the time at which its batch was started.
+/// `started` is the time at which its group was started.
 fn in_time(mut queued: QueueEntry, started: Instant) -> Option<QueueEntry> {
     let since = *queued.locked_since.get_or_insert(started);
     if since.elapsed() < LOCK_TIMEOUT {

@@ -18,12 +18,12 @@ impl Sqlite {
     pub(crate) async fn expired_orders(&self, limit: i64) -> Result<Vec<OrderId>, Error> {
         let Times {
             now,
-            certain,
+            trusted,
             last_earlier_order,
         } = self.clock.times();
         let now = now.as_microsecond();
-        let certain = certain.as_microsecond();
-        let parameters = [now, last_earlier_order, certain, limit].map(Value::Int);
+        let trusted = trusted.as_microsecond();
+        let parameters = [now, last_earlier_order, trusted, limit].map(Value::Int);
         self.query(&EXPIRED, parameters.into()).await
     }
 }

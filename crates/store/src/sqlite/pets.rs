@@ -7,7 +7,7 @@ use super::{
         COUNTS, Counts,
         error::Error,
         list::{Dialect, MAX_EXAMINED, Select},
-        search::first_position,
+        search::start_id,
         table::{Value, columns},
     },
     Sqlite, list, read_row,
@@ -61,7 +61,7 @@ impl Sqlite {
         limit: usize,
     ) -> Result<Vec<Vec<i64>>, Error> {
         let sort = query.sort;
-        let after = first_position(query);
+        let after = start_id(query);
         let read = move |db: &Connection| {
             let mut select = db.prepare_cached(match sort {
                 Sort::Asc => PETS_OF_WORD.text(),
@@ -77,8 +77,8 @@ impl Sqlite {
     }
 }
 
-/// Returns true if walking the pets with one of the statuses examines fewer rows than walking those of a
-/// category. The number of pets in a category is known only if it is small.
+/// Returns true if walking the pets with one of the statuses examines fewer rows than walking
+/// those of a category. The number of pets in a category is known only if it is small.
 fn is_rarer(db: &Connection, statuses: PetStatuses, category_id: i64) -> rusqlite::Result<bool> {
     let mut counts = db.prepare_cached(COUNTS.text())?;
     let Counts { pets, .. } = counts.query_row([], read_row)?;
@@ -135,7 +135,7 @@ mod tests {
                 let is_merged = filters.contains(',');
                 assert!(is_sorted && is_merged == (first.len() > 1), "{first:?}");
                 query.after = Some(Position {
-                    name: "rex".into(),
+                    key: "rex".into(),
                     id: 7,
                 });
                 let next = plan(&db, &query);

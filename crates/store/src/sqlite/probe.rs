@@ -23,8 +23,10 @@ const MIN_ROOM: usize = 256 << 10;
 
 /// The tables that are read, each with its id: those with an integer as primary key and more
 /// than one row.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 8] = [
     ("pets", "id"),
+    ("photos", "id"),
+    ("deleted_pets", "id"),
     ("categories", "id"),
     ("orders", "id"),
     ("events", "sequence"),

@@ -12,14 +12,18 @@ const BATCH_SIZE: u32 = 500;
 statements! {
     ANY_KEY(Int) = Purge::IdempotencyKeys.select("$1", 1);
     ANY_DELIVERY(Int) = Purge::FailedDeliveries.select("$1", 1);
+    ANY_DELETED_PET(Int) = Purge::DeletedPets.select("$1", 1);
+    ANY_PHOTO(Int) = Purge::Photos.select("$1", 1);
     ANY_IMPORT(Int) = Purge::Imports.select("$1", 1);
     KEYS(Int) = delete(Purge::IdempotencyKeys);
     DELIVERIES(Int) = delete(Purge::FailedDeliveries);
+    DELETED_PETS(Int) = delete(Purge::DeletedPets);
+    PHOTOS(Int) = delete(Purge::Photos);
     IMPORTS(Int) = delete(Purge::Imports);
 }
 
 fn delete(purge: Purge) -> String {
-    purge.delete(&purge.select("$1", BATCH_SIZE))
+    purge.delete(&purge.select("$1", purge.batch_size(BATCH_SIZE)))
 }
 
 impl Sqlite {
@@ -31,6 +35,8 @@ impl Sqlite {
         let (any, delete) = match purge {
             Purge::IdempotencyKeys => (&ANY_KEY, &KEYS),
             Purge::FailedDeliveries => (&ANY_DELIVERY, &DELIVERIES),
+            Purge::DeletedPets => (&ANY_DELETED_PET, &DELETED_PETS),
+            Purge::Photos => (&ANY_PHOTO, &PHOTOS),
             Purge::Imports => (&ANY_IMPORT, &IMPORTS),
         };
         let before = Value::Int(self.retained_since(retention).as_microsecond());

@@ -10,7 +10,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode};
 
 use super::{
-    super::{Role, error::Error, metrics::WalMetrics},
+    super::{Role, error::Error, metrics::WalMetrics, sales::LogIdentity},
     checkpoint::Checkpoints,
     classify, error_code,
     files::{Files, FilesChanged},
@@ -35,6 +35,8 @@ pub(super) struct WritableFile {
     /// be lost, and yet reads prefer them to the WAL.
     is_index_poisoned: bool,
     path: PathBuf,
+    /// The number of times that the file was opened.
+    opened_count: i64,
     /// The identity of the files that were opened.
     identity: Files,
     role: Role,
@@ -63,6 +65,7 @@ impl WritableFile {
             is_broken: false,
             is_index_poisoned: false,
             path: path.into(),
+            opened_count: 1,
             identity: Files::identify(path),
             role,
             readers,
@@ -77,8 +80,19 @@ impl WritableFile {
         self.opened.as_ref().map(|opened| &opened.db)
     }
 
-    /// Runs a transaction, and rolls it back if it is left open.
-    pub(super) fn transact<T>(
+    /// Returns numbers that change when another program has changed the file.
+    pub(super) fn outside_changes(&self) -> Result<LogIdentity, Error> {
+        let db = self.connection().ok_or(NotOpen);
+        let db = db.map_err(|cause| Error::Unavailable(Arc::new(cause)))?;
+        // Changes with every commit of another connection, and this process writes with no other.
+        let commits = db
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut pragma| pragma.query_row([], |row| row.get(0)));
+        Ok(LogIdentity(self.opened_count, commits.map_err(classify)?))
+    }
+
+    /// Runs work on the connection, and rolls back a transaction that it leaves open.
+    pub(super) fn with_connection<T>(
         &mut self,
         run: impl FnOnce(&Connection) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -147,6 +161,7 @@ impl WritableFile {
                 self.reopen_at = None;
                 self.identity = Files::identify(&self.path);
                 self.opened = Some(opened);
+                self.opened_count += 1;
                 Ok(())
             }
             Err(error) => {

@@ -20,13 +20,14 @@ use tokio::sync::{oneshot, watch};
 use super::{
     super::{
         Options, Role, Version,
-        command::{PendingCommand, WritePanic},
+        command::{MAX_GROUP_BYTES, PendingCommand, WritePanic},
         error::Error,
         metrics::{CommitMetrics, WalMetrics},
         queue::{try_enqueue, wait},
+        sales::LogIdentity,
         working_set::{Times, WorkingSet},
     },
-    batch, classify, error_code,
+    classify, commit_group, error_code,
     events::last_sequence,
     health::Health,
     lock,
@@ -38,7 +39,7 @@ use super::{
 };
 
 /// The maximum number of commands that share a commit.
-const MAX_BATCH_SIZE: usize = 1024;
+const MAX_GROUP_SIZE: usize = 1024;
 
 /// The maximum time that a caller waits for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,13 +71,14 @@ const TOUCH: [&str; 2] = [
 /// A message to the writer thread.
 enum Message {
     Command(Box<dyn PendingCommand>),
-    Write(Write),
+    Task(Task),
     /// Close the file and end. Everything that was queued before is written first.
     Stop,
 }
 
-/// A write that is not a command: runs a transaction of its own, and sends the caller its result.
-type Write = Box<dyn FnOnce(&mut WriterThread) + Send>;
+/// Work that is not a command: a write in a transaction of its own, or a read, which sends the
+/// caller its result.
+type Task = Box<dyn FnOnce(&mut WriterThread) + Send>;
 
 /// Handle to the writer thread.
 #[derive(Debug)]
@@ -91,8 +93,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. It suspends `readers`, which are those of the same store, while it reopens
-    /// the file after a failure.
+    /// Starts the thread. It suspends `readers`, which are those of the same store, while it
+    /// reopens the file after a failure.
     pub(super) fn start(
         opened: WritableConnection,
         path: &Path,
@@ -171,7 +173,7 @@ impl Writer {
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
         let (sender, result) = oneshot::channel();
-        let write: Write = Box::new(move |thread| {
+        let write: Task = Box::new(move |thread| {
             let started = Instant::now();
             let written = thread.transact(work);
             if let Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_))) = &written {
@@ -180,9 +182,20 @@ impl Writer {
             // The caller may have disconnected.
             let _ = sender.send(written);
         });
-        try_enqueue(&self.queue, Message::Write(write))?;
+        try_enqueue(&self.queue, Message::Task(write))?;
         let unknown = Error::OutcomeUnknown;
         wait(result, self.timeout, unknown, unknown).await
+    }
+
+    /// Returns numbers that change when another program has changed the file.
+    pub(super) async fn outside_changes(&self) -> Result<LogIdentity, Error> {
+        let (sender, result) = oneshot::channel();
+        let read: Task = Box::new(move |thread| {
+            let _ = sender.send(thread.file.outside_changes());
+        });
+        try_enqueue(&self.queue, Message::Task(read))?;
+        let unavailable = Error::Unavailable;
+        wait(result, self.timeout, Error::Internal, unavailable).await
     }
 
     /// Drains the queue, then joins the thread.
@@ -230,18 +243,26 @@ impl WriterThread {
             };
             match message {
                 Ok(Message::Command(first)) => {
+                    let mut bytes = first.payload_bytes();
                     let mut commands = vec![first];
-                    while commands.len() < MAX_BATCH_SIZE && next.is_none() {
+                    while commands.len() < MAX_GROUP_SIZE && next.is_none() {
                         match messages.try_recv() {
-                            Ok(Message::Command(command)) => commands.push(command),
+                            Ok(Message::Command(command)) => {
+                                bytes += command.payload_bytes();
+                                if bytes > MAX_GROUP_BYTES && command.payload_bytes() > 0 {
+                                    next = Some(Message::Command(command));
+                                } else {
+                                    commands.push(command);
+                                }
+                            }
                             Ok(other) => next = Some(other),
                             Err(_) => break,
                         }
                     }
                     self.process(commands);
                 }
-                Ok(Message::Write(write)) => {
-                    write(&mut self);
+                Ok(Message::Task(task)) => {
+                    task(&mut self);
                     self.refresh_event_head();
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -268,12 +289,12 @@ impl WriterThread {
         head.send_if_modified(|head| mem::replace(head, new) != new);
     }
 
-    /// Runs and commits a batch, and then sends every caller its result. If the database rejects
-    /// the batch, its halves run again, down to the command at fault.
+    /// Runs and commits a group, and then sends every caller its result. If the database rejects
+    /// the group, its halves run again, down to the command at fault.
     fn process(&mut self, mut commands: Vec<Box<dyn PendingCommand>>) {
         let started = Instant::now();
         let times = (self.times)();
-        match self.transact(|db| batch::run(db, &mut commands, times)) {
+        match self.transact(|db| commit_group::run(db, &mut commands, times)) {
             Ok(set) => {
                 self.publish(&set, started);
                 for command in commands {
@@ -299,7 +320,7 @@ impl WriterThread {
         &mut self,
         run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {
-        self.file.transact(|db| {
+        self.file.with_connection(|db| {
             execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
             let result = catch_unwind(AssertUnwindSafe(|| run(db)))
                 .map_err(|_| Error::Internal(Arc::new(WritePanic)))?;
@@ -321,9 +342,9 @@ impl WriterThread {
     }
 
     fn report_failure(&self, error: &Error, writes: usize, started: Instant) {
-        tracing::error!(%error, writes, "write batch failed");
+        tracing::error!(%error, writes, "commit group failed");
         self.shared.commits.record(writes, started, false);
-        // The batch may have been committed nevertheless.
+        // The group may have been committed nevertheless.
         self.shared.version.advance(true, true);
         if is_failure_of_file(error) {
             self.shared.health.write_failed(error);

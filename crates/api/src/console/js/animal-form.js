@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { toast } from "./app.js";
 import { createCategory } from "./categories.js";
+import { localDay } from "./days.js";
 import { el, fill } from "./dom.js";
 import { fieldsOf } from "./fields.js";
 import { formDialog } from "./forms.js";
@@ -13,8 +14,10 @@ import { postOnce } from "./once.js";
 /** @import { ApiError } from "./api.js" */
 /** @import { Pet, Values } from "../types" */
 
-/** Instead of the number of a category: its name is typed, or its number. */
-const [NEW, OTHER] = ["new", "other"];
+/** Instead of the number of a category: its name is typed. */
+const NEW = "new";
+/** Its number is typed. */
+const OTHER = "other";
 
 /** The fields of a category: one that has a name, a new one, or a number. */
 function categoryInputs() {
@@ -51,7 +54,8 @@ export function animalFields(initial) {
   const hint = el("small");
   const base = fieldsOf(animal.members, { categoryId: category }, { status: hint });
   const status = /** @type {HTMLSelectElement} */ (base.controls.status);
-  const isUsual = ({ section = "head" }) => section === "head";
+  const isNew = !initial.name;
+  const isUsual = ({ section = "head", kind = "" }) => section === "head" || (isNew && kind === "date");
   const fields = Object.assign(base, {
     elements: [
       base.grid(isUsual),
@@ -81,7 +85,7 @@ export function animalFields(initial) {
 
 /** @param {Partial<Values>} initial the category that is chosen at first, and the like @param {(pet: Pet) => void} added */
 export function addAnimal(initial, added) {
-  const fields = animalFields({ ...animal.noValues, status: "available", ...initial });
+  const fields = animalFields({ ...animal.noValues, status: "available", acquiredOn: localDay(), ...initial });
   const post = postOnce();
   const box = formDialog(["Add animal", "Add animal"], fields.elements, async () => {
     const { data } = await post("pets", animal.changes(await fields.complete()));

@@ -4,6 +4,7 @@ import { go, itemHref } from "./address.js";
 import { el, nameOf, pill } from "./dom.js";
 import { groupDigits } from "./format.js";
 import { names } from "./names.js";
+import { cover } from "./pictures.js";
 import { formatPrice } from "./price.js";
 import { ageOf } from "./times.js";
 
@@ -21,11 +22,11 @@ export function animalRow(pet, isOpen, pick) {
   const href = itemHref("animals", String(id));
   // The row outlives its cells, and the filters may change.
   return el("tr", { class: isOpen && "selected", onclick: () => go(itemHref("animals", String(id))) }, pick,
-    el("td.main", nameOf("a", name, { href }), el("small.line",
-      line(breed && el("span", breed), el("span", names.category(categoryId)), sex && sex !== "unknown" && el("span", sex),
-        birthDate && el("span", ageOf(birthDate))),
+    el("td.main", cover(pet), nameOf("a", name, { href }), el("small.line",
+      line(breed && el("span", breed), birthDate && el("span", ageOf(birthDate)), el("span", names.category(categoryId)),
+        sex && sex !== "unknown" && el("span", sex)),
       location && el("span.narrow", " · ", location), microchip && el("span.digits", " · ", groupDigits(microchip)))),
-    el("td.wide.place", location),
+    el("td.wide", el("span.place", { title: location }, location)),
     el("td.amount", price && formatPrice(price)),
     el("td", status ? pill(status) : pill("none", "not for sale")));
 }

@@ -2,11 +2,11 @@
 
 import { parse, stringify } from "./json.js";
 
-/** @import { Options, Result } from "../types" */
+/** @import { Options, Result, Transport } from "../types" */
 
-/** How long a change is retried over a lost connection. */
+/** The time for which a change is retried over a lost connection. */
 const RETRY_FOR = 120_000;
-/** How long a response may take: a test of a webhook takes longest. */
+/** The maximum time of a response: a test of a webhook takes longest. */
 const TIMEOUT = 20_000;
 /** The number of responses that are kept. */
 const MAX_KEPT = 60;
@@ -79,14 +79,19 @@ export function send(method, path, body, headers) {
   return repeat(path, { method, body: body && stringify(body), headers: { ...defaults, ...headers } }, RETRY_FOR);
 }
 
-/** @param {string} path @param {Options} options @param {number} retryFor @returns {Promise<Result>} */
-async function repeat(path, options, retryFor) {
+/** One request whose response may take a limited time. @type {Transport} */
+export function limited(path, options) {
+  const timeout = AbortSignal.timeout(TIMEOUT);
+  return request(path, { ...options, signal: AbortSignal.any([options.signal ?? timeout, timeout]) });
+}
+
+/** @param {string} path @param {Options} options @param {number} retryFor @param {Transport} transport @returns {Promise<Result>} */
+export async function repeat(path, options, retryFor = RETRY_FOR, transport = limited) {
   const giveUpAt = Date.now() + retryFor;
   for (let attempt = 0; ; attempt++) {
     let response, text;
     try {
-      const timeout = AbortSignal.timeout(TIMEOUT);
-      response = await request(path, { ...options, signal: AbortSignal.any([options.signal ?? timeout, timeout]) });
+      response = await transport(path, options);
       text = await response.text();
     } catch {
       if (options.signal?.aborted) throw new ApiError(0, "aborted");

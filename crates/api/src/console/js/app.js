@@ -1,6 +1,6 @@
-// What all screens share: pending actions, messages, what could not be loaded.
+// Shared by all screens: pending actions, messages, and data that could not be loaded.
 
-import { ApiError } from "./api.js";
+import { api, ApiError } from "./api.js";
 import { button, el, fill } from "./dom.js";
 import { toast } from "./toasts.js";
 
@@ -8,11 +8,11 @@ export { toast };
 
 /** @import { Action, Content, OnError } from "../types" */
 
-const NOT_LOADED =
-  "This part of the console could not be loaded: the connection was lost, or the service was updated. Reload the page.";
+const NOT_LOADED = "This part of the console could not be loaded, perhaps because the service was updated. Reload the page.";
+const NOT_LOADED_YET = "This part of the console was not opened before. It is loaded when the connection is back.";
 
 /**
- * Runs the action of a button, which is pending meanwhile. An error is shown, unless `onError` handles it: it returns
+ * Runs the action of a button, which is pending until it ends. An error is shown, unless `onError` handles it: it returns
  * false if it does not.
  * @param {HTMLElement} control
  * @param {Action} action
@@ -32,7 +32,7 @@ export async function act(control, action, onError = () => false) {
   }
 }
 
-/** Whether a click is the second one of a double click: what it hits may have appeared after the first one. @param {MouseEvent} event */
+/** Returns true if a click is the second one of a double click: what it hits may have appeared after the first one. @param {MouseEvent} event */
 const isRepeated = ({ detail }) => detail > 1;
 
 /**
@@ -73,14 +73,19 @@ export async function loadOrRetry(part, end) {
   }
 }
 
+/** Returns true for an error that is a response, such as that a file does not exist any more. */
+const isReached = () => fetch(import.meta.url, { cache: "no-store" }).then(() => true, () => false);
+
 /** A part of the console that is loaded when it is needed. @template Module @param {Promise<Module>} module */
-export const load = (module) => module.catch(() => {
-  throw new ApiError(0, "not_loaded", NOT_LOADED);
+export const load = (module) => module.catch(async () => {
+  if (await isReached()) throw new ApiError(0, "not_loaded", NOT_LOADED);
+  api.onConnection(false);
+  throw new ApiError(0, "connection_lost", NOT_LOADED_YET);
 });
 
 let isOnline = true;
 
-/** What changes something is disabled while there is no connection. When it is back, loads what could not be loaded. */
+/** Disables the controls that change something while there is no connection. When it is back, loads what could not be loaded. */
 export function setOnline(online = true) {
   isOnline = online;
   disableWrites();
@@ -96,7 +101,7 @@ function disableWrites() {
 }
 new MutationObserver(() => isOnline || disableWrites()).observe(document, { childList: true, subtree: true });
 
-/** What an error means for a person. @param {ApiError} error */
+/** Explains an error to a person. @param {ApiError} error */
 export function message(error) {
   if (error.status === 403) return "Your API key does not allow this.";
   return sentenceOf(error.message.replace(/^[\w.-]+: /, ""));

@@ -3,8 +3,8 @@
 
 import { ApiError, send } from "./api.js";
 import { message } from "./app.js";
-import { pacer } from "./import/pace.js";
 import { stringify } from "./json.js";
+import { pacer } from "./pace.js";
 
 /** @import { BatchResult } from "../types" */
 
@@ -15,6 +15,7 @@ const MAX_BYTES = 1_000_000;
 const PARALLEL = 2;
 /** The rate is that of the last batches. */
 const RATE_OVER = 8;
+const UNEXPECTED = "Something unexpected happened. Try again: nothing is done twice.";
 
 /** A random id, as batches have it. */
 export const newBatchId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -42,13 +43,15 @@ export async function batchesOf(rows) {
 export class BatchJob {
   /** False if it is paused; batches may still be under way then. */
   #isWanted = false;
-  /** @type {Promise<string | undefined> | null} */
+  /** @type {Promise<string | void> | null} */
   #run = null;
   /** @type {Batch[]} */
   #queue;
   /** @type {{ time: number, rows: number }[]} when the last batches were done */
   #pace = [];
   done = 0;
+  /** The code of the error that has stopped it last. */
+  errorCode = "";
 
   /** @param {string} id @param {number} total the number of changes @param {Batch[]} queue the batches that are not done */
   constructor(id, total, queue) {
@@ -57,7 +60,20 @@ export class BatchJob {
     this.#queue = queue;
   }
 
-  /** Takes the results of a batch, one for each row. @param {Batch} batch @param {BatchResult[]} results @returns {Promise<void>} */
+  /** More members of a batch. @param {Batch} batch @returns {object} */
+  partOf(batch) {
+    return {};
+  }
+
+  /** True if the other batches wait for the response to the first one. */
+  get startsAlone() {
+    return false;
+  }
+
+  /** Looks at a batch before it is sent. @param {Batch} batch @returns {Promise<void>} */
+  async prepare(batch) {}
+
+  /** Takes the results of a batch, one for each row; again, if it fails. @param {Batch} batch @param {BatchResult[]} results @returns {Promise<void>} */
   async take(batch, results) {
     throw new Error("not implemented");
   }
@@ -68,7 +84,8 @@ export class BatchJob {
 
   /** Rows per second, and the seconds that are left; 0 if they are not known yet. */
   get pace() {
-    const [first, last] = [this.#pace[0], this.#pace.at(-1)];
+    const first = this.#pace[0];
+    const last = this.#pace.at(-1);
     const rows = this.#pace.slice(1).reduce((sum, { rows }) => sum + rows, 0);
     const rate = first && last && last.time > first.time ? rows / ((last.time - first.time) / 1000) : 0;
     return { rate, left: rate ? (this.total - this.done) / rate : 0 };
@@ -90,37 +107,44 @@ export class BatchJob {
     this.#isWanted = true;
     this.#pace = [{ time: performance.now(), rows: 0 }];
     const work = async () => {
-      const problems = await Promise.all(Array.from({ length: PARALLEL }, () => this.#work(progress)));
-      this.#run = null;
-      return problems.find(Boolean);
+      if (this.startsAlone && this.#queue[0]?.at === 0) await this.#work(progress, 1);
+      const ends = await Promise.allSettled(Array.from({ length: PARALLEL }, () => this.#work(progress)));
+      for (const end of ends) if (end.status === "rejected") throw end.reason;
     };
     // So that other tabs see that it runs. (Locks exist only over HTTPS, and on this computer.)
     const locked = async () => navigator.locks ? await navigator.locks.request(this.id, work) : work();
-    this.#run = locked();
+    this.#run = locked().catch((error) => {
+      this.errorCode = error.code ?? "";
+      if (error instanceof ApiError) return message(error);
+      reportError(error);
+      return UNEXPECTED;
+    }).finally(() => (this.#run = null));
     return this.#run;
   }
 
   /** @param {() => void} progress */
-  async #work(progress) {
-    for (let batch; this.#isWanted && (batch = this.#queue.shift()); progress()) {
+  async #work(progress, most = Infinity) {
+    for (let batch; most-- > 0 && this.#isWanted && (batch = this.#queue.shift()); progress()) {
       try {
         await this.#send(batch);
       } catch (error) {
-        if (!(error instanceof ApiError)) throw error;
         this.#isWanted = false;
         this.#queue = [batch, ...this.#queue].sort((a, b) => a.at - b.at);
-        return message(error);
+        throw error;
       }
     }
   }
 
   /** @param {Batch} batch */
   async #send(batch) {
-    const { data } = await send("POST", "pets/batch", { batchId: this.id, changes: batch.rows.map(({ change }) => change) },
+    await this.prepare(batch);
+    const changes = batch.rows.map(({ change }) => change);
+    const { data } = await send("POST", "pets/batch", { batchId: this.id, ...this.partOf(batch), changes },
       { "Idempotency-Key": `batch-${this.id}-${batch.at}` });
+    if (data.results?.length !== batch.rows.length) throw new Error("the response has not one result for each change");
+    await this.take(batch, data.results);
     this.done += batch.rows.length;
     this.#pace = [...this.#pace, { time: performance.now(), rows: batch.rows.length }].slice(-RATE_OVER);
-    await this.take(batch, data.results);
   }
 
   /** True if a tab runs the job. */

@@ -9,8 +9,9 @@ import { count } from "./format.js";
 
 const LABELS = { "": "all", available: "available", pending: "pending", sold: "sold" };
 export const STATUSES = ["available", "pending", "sold"];
-/** Changes of others are counted after this time, in milliseconds. */
+/** Changes of others are counted after this time, and numbers of other filters are hidden after this one, in milliseconds. */
 const SOON = 300;
+const STALE_AFTER = 200;
 
 /**
  * @param {AbortSignal} end
@@ -20,7 +21,10 @@ const SOON = 300;
 export function statusCounts(end, choose, changed) {
   /** @type {{ total?: number, atLeast?: boolean, [status: string]: any }} */
   let counts = {};
-  let [timer, query] = [0, ""];
+  let timer = 0;
+  let stale = 0;
+  let query = "";
+  let isCounted = true;
   const buttons = Object.entries(LABELS).map(([status, label]) => {
     const number = el("b", "–");
     return { status, number, element: el("button.count", { type: "button", class: `count ${status}`, onclick: () => choose(status) }, number, ` ${label}`) };
@@ -42,8 +46,10 @@ export function statusCounts(end, choose, changed) {
   const load = () => loadOrRetry(async () => {
     timer = 0;
     const wanted = query;
+    if (!isCounted) return;
     const result = await getKept(`store/inventory${wanted}`, end);
-    if (wanted !== query || end.aborted) return;
+    if (wanted !== query || !isCounted || end.aborted) return;
+    clearTimeout(stale);
     counts = result.data;
     paint();
     return result;
@@ -54,14 +60,25 @@ export function statusCounts(end, choose, changed) {
     /** The number of animals of a status, if it is known. */
     of,
     textOf,
-    /** Whether the store has no animals at all. */
+    /** True if the store has no animals at all. */
     isEmpty: () => !query && counts.total === 0,
-    /** Counts what matches the other filters. @param {Filters} filters */
+    /** Counts what matches the other filters; nothing, if these are null. @param {Filters | null} filters */
     show(filters, chosen = "") {
       for (const { status, element } of buttons) element.ariaPressed = String(status === chosen);
+      const wasCounted = isCounted;
+      isCounted = filters !== null;
+      if (filters === null) {
+        clearTimeout(stale);
+        counts = {};
+        return paint();
+      }
       const search = new URLSearchParams(Object.entries(filters).filter(([, value]) => value));
       const now = search.size ? `?${search}` : "";
-      if (now !== query) counts = {};
+      if (now !== query || !wasCounted) {
+        counts = {};
+        clearTimeout(stale);
+        stale = setTimeout(paint, STALE_AFTER);
+      }
       query = now;
       load();
     },

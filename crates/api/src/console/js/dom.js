@@ -53,10 +53,14 @@ export function replace(old, now) {
   return now;
 }
 
-/** Does so with each child of an element. Returns whether one has changed. @param {Element} old @param {Element} now */
+/** Does so with each child of an element, or with all at once if there are more or fewer. Returns whether one has changed. @param {Element} old @param {Element} now */
 export function update(old, now) {
   old.className = now.className;
   const children = [...old.children];
+  if (children.length !== now.childElementCount) {
+    old.replaceChildren(...now.childNodes);
+    return true;
+  }
   return [...now.children].filter((child, at) => replace(children[at], child) === child).length > 0;
 }
 
@@ -87,7 +91,7 @@ export const closeLink = (screen = "") => el("a.close", { href: `#/${screen}`, "
     go(itemHref(screen));
   } }, "×");
 
-/** What to show instead of an empty list. @param {string} title @param {...Content} content */
+/** The content instead of an empty list. @param {string} title @param {...Content} content */
 export const empty = (title, ...content) => el("div.empty", el("h2", title), ...content);
 
 export const pill = (status = "", text = status) => el("span", { class: `pill ${status}` }, text);

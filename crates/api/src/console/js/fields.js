@@ -2,15 +2,20 @@
 
 import { el } from "./dom.js";
 import { field } from "./forms.js";
+import { shopSettings } from "./settings.js";
 import { priceInputs } from "./typed-price.js";
 
 /** @import { Control, Member } from "../types" */
 
 /** @param {string} name @param {Member} member @returns {Control} */
-function controlOf(name, { kind, choices = {}, max = 100, required, placeholder }) {
-  if (kind === "price") return priceInputs();
+function controlOf(name, { kind, choices = {}, max = kind === "lines" ? 2000 : 100, required, placeholder }) {
+  if (kind === "price") {
+    const inputs = priceInputs();
+    shopSettings().then(inputs.suggest, () => {});
+    return inputs;
+  }
   if (kind === "choice") return el("select", { name }, Object.entries(choices).map(([value, label]) => el("option", { value }, label)));
-  if (kind === "lines") return el("textarea", { name, rows: 2, maxlength: 2000, placeholder });
+  if (kind === "lines") return el("textarea", { name, rows: 2, maxlength: max, placeholder });
   if (kind === "pairs") return el("textarea", { name, rows: 2, placeholder });
   const type = kind === "date" || kind === "birth" ? "date" : "text";
   return el("input", { name, type, required, placeholder, autocomplete: "off", maxlength: max, inputmode: kind === "chip" && "numeric" });

@@ -6,6 +6,9 @@ export const count = (value = 0) => numbers.format(value);
 /** "1 animal", "1,284 animals". */
 export const plural = (value = 0, one = "", many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
+/** "Female". */
+export const capitalized = (text = "") => text && text[0].toUpperCase() + text.slice(1);
+
 /** "985 112 004 567 890". */
 export const groupDigits = (chip = "") => chip.match(/.{1,3}/g)?.join(" ") ?? "";
 

@@ -80,7 +80,7 @@ export function formOf(label, content, action, other, explain = async () => unde
   return form;
 }
 
-/** What is typed and chosen in a form. @param {HTMLFormElement} form */
+/** Returns the values that are typed and chosen in a form. @param {HTMLFormElement} form */
 const typedIn = ({ elements }) => [...elements].map((control) => {
   const { type, checked, value } = /** @type {HTMLInputElement} */ (control);
   return type === "checkbox" || type === "radio" ? checked : value;

@@ -2,10 +2,11 @@
 
 import { send } from "./api.js";
 import { load, toast } from "./app.js";
-import { DAY, dayOf, onDay } from "./days.js";
+import { DAY, dayOf, localDay, onDay } from "./days.js";
 import { dialog } from "./dialogs.js";
 import { button, el } from "./dom.js";
 import { field, formDialog } from "./forms.js";
+import { isLoopback } from "./loopback.js";
 import { postOnce } from "./once.js";
 import { ROLES, SCOPES, canGrant, roleOf, scopeText } from "./roles.js";
 import { can, key } from "./session.js";
@@ -14,8 +15,6 @@ import { can, key } from "./session.js";
 
 const NOT_YOURS = "Your own access does not include this.";
 const LASTING = { 30: "30 days", 90: "90 days", 365: "1 year" };
-/** The day of a time, as a date input has it. */
-const localDay = (time = 0) => new Date(time).toLocaleDateString("sv");
 
 /** Asks for the name, the role and the end of the access. @param {Key | undefined} person whose access is renewed @param {(shown: ReturnType<typeof showLink>) => void} done */
 export function inviteDialog(person, done) {
@@ -91,9 +90,6 @@ function endInputs(isLimited = false) {
     },
   };
 }
-
-/** Whether only this computer can open the address. */
-const isLoopback = (host = location.hostname) => /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(host);
 
 /** Shows a link, which is nowhere on the page afterwards. @param {Key} invitation */
 function showLink({ id, name, secret, expiresAt = "" }, isRenewal = false) {

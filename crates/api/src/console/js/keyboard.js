@@ -3,7 +3,9 @@
 import { go, hrefOf, parseAddress } from "./address.js";
 import { load } from "./app.js";
 import { byId, controls } from "./dom.js";
+import { currentScreen } from "./navigation.js";
 import { scan } from "./scanner.js";
+import { mayDiscard } from "./unsaved.js";
 
 const root = byId("screen");
 const find = (selector = "") => /** @type {HTMLElement | null} */ (document.querySelector(selector));
@@ -16,8 +18,10 @@ function moveInList(target, isDown = true) {
   controls(row ? to : find("tr[data-key]"))[0]?.focus();
 }
 
-/** Closes the panel, even while it is loading. If there is none, nothing is selected any more. */
-function closePanel() {
+/** Leaves the form in the panel, or closes the panel, even while it is loading. If there is none, nothing is selected any more. */
+function leavePanel() {
+  const discard = find(".panel [data-discard]");
+  if (discard?.checkVisibility()) return void mayDiscard().then((may) => may && discard.click());
   const { screen, rest, filters } = parseAddress() ?? { screen: "", rest: "" };
   if (rest && isSignedIn()) go(hrefOf(screen, "", filters));
   else if (find("[data-clear]")?.checkVisibility()) find("[data-clear]")?.click();
@@ -32,7 +36,15 @@ document.addEventListener("keydown", (event) => {
   const target = /** @type {Element} */ (event.target);
   // A key that is held down must not sell an animal and take it back.
   if (repeat && key === "Enter") return event.preventDefault();
-  if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
+  if (find("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    const { loadRest } = currentScreen();
+    if (key !== "p" || event.altKey || event.shiftKey || !loadRest || find(".panel")) return;
+    event.preventDefault();
+    // Browsers do not wait for anything when they print.
+    if (!repeat) loadRest().then(() => print());
+    return;
+  }
   const isSearch = target.matches("[data-search]");
   if (target.matches("input, select, textarea") && key !== "Escape" && !(isSearch && key === "ArrowDown")) return;
   // Space and x select a row; with Shift, those up to it.
@@ -44,7 +56,7 @@ document.addEventListener("keydown", (event) => {
   else if (key === "?" && isSignedIn()) showKeys();
   // The menu closes by itself.
   else if (key === "Escape" && find(":popover-open")) return;
-  else if (key === "Escape") closePanel();
+  else if (key === "Escape") leavePanel();
   else if ((key === "ArrowDown" || key === "ArrowUp") && find("tr[data-key]")) moveInList(target, key === "ArrowDown");
   else return;
   event.preventDefault();

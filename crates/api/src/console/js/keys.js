@@ -7,9 +7,12 @@ const KEYS = {
   "/": "Search",
   "↑ ↓": "Move in a list",
   Enter: "Open what is marked",
+  "← →": "Show the figures of a chart, bar by bar",
   "Space x": "Select what is marked; with Shift, a range",
   n: "Add, invite or name something new",
   e: "Edit the animal in the panel",
+  "⇧ ← →": "Move a photo of the animal; the first one is the cover",
+  Del: "Delete a photo",
   Esc: "Close the panel or a dialog, or clear the selection",
   "?": "Show these keys",
 };

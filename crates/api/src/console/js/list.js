@@ -2,12 +2,21 @@
 
 import { getKept } from "./api.js";
 import { actButton, retries, showFailure } from "./app.js";
-import { controls, el, fill, pill, update } from "./dom.js";
+import { button, controls, el, fill, pill, update } from "./dom.js";
+import { plural } from "./format.js";
 
 /** @import { Action, Id, ListOptions, StoreEvent } from "../types" */
 
 /** More events than this while a page is loaded, or more new rows, and the list is loaded again. */
 const MAX_NEW = 200;
+
+/** After so many pages in a row with few items, a person decides whether to look further. */
+const FEW = 10;
+const MAX_SPARSE = 8;
+
+/** The most items, and the most requests, for a list that is printed as a whole. */
+const MAX_PRINTED = 1000;
+const MAX_PRINT_PAGES = 40;
 
 /** The pause in typing after which a search starts, in milliseconds. */
 const PAUSE = 150;
@@ -19,11 +28,23 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
   /** @type {Map<Id, { item: Item, element: HTMLElement }>} */
   const shown = new Map();
   let loading = new AbortController();
-  let [path, next, isFirstPage, inserted] = ["", "", true, 0];
+  let path = "";
+  let next = "";
+  let isFirstPage = true;
+  let inserted = 0;
   /** @type {StoreEvent[] | null} what happens while a page is loaded, which may not show it yet */
   let missed = null;
+  /** The number of pages in a row that have few items: filters can be met by few of many. */
+  let sparse = 0;
 
-  const paintFoot = () => missed || fill(more, foot(shown.size, !next));
+  const found = () => `${plural(shown.size, "match", "matches")} so far`;
+  const isSparse = () => next !== "" && sparse >= MAX_SPARSE;
+  const lookFurther = () => {
+    sparse = 0;
+    loadMore();
+  };
+  const stopped = () => el("div", el("p", `${found()}. The rest of the list was not searched.`), button("Look further", "", lookFurther));
+  const paintFoot = () => missed || fill(more, isSparse() ? stopped() : foot(shown.size, !next));
 
   /** Shows an item in its row, or in a new one. Returns the row, if it has changed. @param {Item} item */
   const show = (item, behind = /** @type {Element | null} */ (null)) => {
@@ -84,7 +105,7 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     const signal = AbortSignal.any([end, loading.signal]);
     next = "";
     missed ??= [];
-    fill(more, "Loading…");
+    fill(more, sparse > 1 ? `Searching… ${found()}` : "Loading…");
     try {
       const page = await getKept(path.split("?")[0] + query, signal);
       if (page.isOld) retries.add(() => void (signal.aborted || start()));
@@ -95,6 +116,7 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
         fill(body);
       }
       [next, isFirstPage] = [page.next ?? "", false];
+      sparse = page.data.length < FEW ? sparse + 1 : 0;
       if (all) set(all);
       else for (const item of page.data) if (matches(item, true)) show(item);
       added?.(page.data);
@@ -113,14 +135,14 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     }
   };
   const loadMore = () => void (next && load(pageQuery(next)));
-  const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && !isPaused() && loadMore(),
+  const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && !isPaused() && !isSparse() && loadMore(),
     { rootMargin: "800px" });
 
   /** Loads another list, or the same one again. */
   const start = (list = path) => {
     loading.abort();
     loading = new AbortController();
-    [path, isFirstPage, inserted, missed] = [list, true, 0, []];
+    [path, isFirstPage, inserted, missed, sparse] = [list, true, 0, [], 0];
     load(list.slice(list.indexOf("?")));
   };
 
@@ -139,6 +161,14 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     start,
     stop,
     loadMore,
+    /** True if nothing is left to be loaded. */
+    isWhole: () => !next && !missed,
+    /** Loads the rest of a list that is to be printed, as far as it is not too long. */
+    async loadRest() {
+      for (let pages = 0; next && pages < MAX_PRINT_PAGES && shown.size < MAX_PRINTED; pages++) {
+        await load(next.replace(/limit=\d+/, "limit=100"));
+      }
+    },
     take,
     remove,
     paintFoot,
@@ -196,6 +226,9 @@ export function searchField(label, find, enter = () => {}) {
     },
   };
 }
+
+/** Below a list of which only the first rows are loaded. */
+export const partText = (text = "") => el("p.rows-shown", text, el("span", " · scroll for more"));
 
 /** @param {Action} action */
 export const newButton = (canWrite = false, label = "", action) => canWrite

@@ -64,7 +64,7 @@ async function start(secret = "", keep) {
       try {
         currentScreen().onEvent?.(event);
       } catch (error) {
-        // The stream goes on.
+        // The stream continues.
         reportError(error);
       }
     },
@@ -103,7 +103,7 @@ byId("sign-in").querySelector("form").addEventListener("submit", async (/** @typ
 });
 byId("sign-out").addEventListener("click", async () => (await mayDiscard()) && signOut());
 byId("show-keys").addEventListener("click", () => (byId("account").hidePopover(), showKeys()));
-addEventListener("hashchange", () => open());
+addEventListener("hashchange", () => (byId("account").hidePopover(), open()));
 // A page that the browser kept in memory may be of a person who has signed out.
 addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
 addEventListener("beforeprint", () => {
@@ -119,7 +119,8 @@ const startAgain = (secret = "") =>
   start(secret).catch((error) => (error.status === 401 ? signOut(NOT_VALID) : showSignIn(explain(error))));
 
 followTabs((secret) => (api.key ? restart() : startAgain(secret)));
-const [invitation, secret] = [takeSecret("invitation"), takeSecret("key")];
+const invitation = takeSecret("invitation");
+const secret = takeSecret("key");
 if (invitation) {
   load(import("./invitation.js")).then(({ welcome }) => welcome(invitation), (error) => showSignIn(error.message));
 } else if (secret && keptKey() && secret !== keptKey()) {

@@ -51,7 +51,7 @@ export const sale = recordOf({
 });
 
 /** The values of a record as a form has them are text; what is not set is "". @template {string} Name @param {Record<Name, Member>} members */
-function recordOf(members) {
+export function recordOf(members) {
   const names = /** @type {Name[]} */ (Object.keys(members));
   /** @template T @param {(name: Name, member: Member) => T} what */
   const each = (what) => /** @type {Record<Name, T>} */ (Object.fromEntries(names.map((name) => [name, what(name, members[name])])));
@@ -81,12 +81,15 @@ export function valueAt(resource, path) {
   return path.split(".").reduce((object, name) => object?.[name], resource);
 }
 
+/** The name of a member, and that of the one inside of it, which is empty if there is none. */
+export const splitPath = (path = "") => path.match(/^([^.]*)\.?(.*)$/s)?.slice(1) ?? [];
+
 /** Puts members such as `source.name` into their object, which is null if it has none. @param {Record<string, any>} flat */
 export function nest(flat) {
   /** @type {Record<string, any>} */
   const all = {};
   for (const [path, value] of Object.entries(flat)) {
-    const [, name, inner] = path.match(/^([^.]*)\.?(.*)$/s) ?? [];
+    const [name, inner] = splitPath(path);
     if (!inner) all[name] = value;
     else all[name] = value === null ? (all[name] ?? null) : { ...all[name], [inner]: value };
   }
@@ -112,7 +115,7 @@ const isObject = (value) => typeof value === "object" && value !== null;
  * @param {Record<string, any>} after
  * @param {Record<string, any>} before
  */
-export function mergePatch(after, before) {
+function mergePatch(after, before) {
   /** @type {Record<string, any>} */
   const patch = Object.create(null);
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {

@@ -1,9 +1,16 @@
 // The names of animals, categories and API keys, which events and orders refer to by id.
 
 import { api, get, getAll } from "./api.js";
+import { chipOf } from "./microchip.js";
 import { can } from "./session.js";
 
 /** @import { Int64, Pet, StoreEvent } from "../types" */
+
+/** The most deleted animals whose names are looked up at a time. */
+const MAX_DELETED = 50;
+
+/** The last event of an animal, if it is kept. @returns {Promise<StoreEvent | undefined>} */
+export const lastEventOf = async (id = 0) => (await get(`events?subject=pets/${id}&sort=desc&limit=1`)).data[0];
 
 export const names = {
   /** @type {Map<string, string>} */
@@ -12,6 +19,8 @@ export const names = {
   keys: new Map(),
   /** @type {Map<number, string>} "" if there is no such animal */
   pets: new Map(),
+  /** @type {Map<number, string>} animals that were deleted; "" if nothing about them is kept */
+  deleted: new Map(),
 
   async loadCategories() {
     // Events keep the names up to date, also while nothing can be loaded.
@@ -38,9 +47,22 @@ export const names = {
     }
   },
 
+  /** Loads the names that animals had when they were deleted, after it is known that there are no such animals. @param {(number | undefined)[]} pets */
+  async loadDeleted(pets) {
+    const unknown = [...new Set(pets)].filter((id) => id !== undefined && names.pets.get(id) === "" && !names.deleted.has(id));
+    await Promise.all(unknown.slice(0, MAX_DELETED).map(async (id = 0) => {
+      const last = await lastEventOf(id).catch(() => null);
+      if (last !== null) names.deleted.set(id, last?.type === "pet.deleted" ? last.data.name : "");
+    }));
+  },
+
+  /** The name of an animal, also if it was deleted; "" if it is not known. */
+  animal: (id = 0) => names.pets.get(id) || names.deleted.get(id) || "",
+
   /** @param {StoreEvent} event */
   onEvent({ type, data }) {
     if (type.startsWith("pet.")) names.pets.set(data.id, type === "pet.deleted" ? "" : data.name);
+    if (type === "pet.deleted") names.deleted.set(data.id, data.name);
     if (type.startsWith("key.")) names.keys.set(String(data.id), data.name);
     if (type === "category.updated") names.categories.set(String(data.id), data.name);
     if (type === "category.deleted") names.categories.delete(String(data.id));
@@ -61,25 +83,43 @@ function simplify(text = "") {
 }
 
 /** The distinct words of a text, simplified, of which the service compares the first 64 characters. */
-export const wordsOf = (text = "") => [...new Set((simplify(text).match(/[\p{Alphabetic}\p{N}]+/gu) ?? [])
+const wordsOf = (text = "") => [...new Set((simplify(text).match(/[\p{Alphabetic}\p{N}]+/gu) ?? [])
   .map((word) => [...word].slice(0, 64).join("")))];
 
-/** A search as the service takes it: at most eight words, or "" if it has none. */
-export function searchOf(text = "") {
-  const words = wordsOf(text);
-  return words.length > 8 ? words.slice(0, 8).join(" ") : words.length ? text : "";
+/** The service takes so many terms. */
+const MAX_TERMS = 8;
+
+/** The terms of a search, as the service has them: its words, or one microchip. */
+function termsOf(text = "") {
+  const chip = chipOf(text);
+  return chip ? [chip] : wordsOf(text);
 }
 
-/** Whether each term is the start of a word. */
+/** A search as the service takes it: at most eight terms, or "" if it has none. */
+export function searchOf(text = "") {
+  const terms = termsOf(text);
+  return terms.length > MAX_TERMS ? terms.slice(0, MAX_TERMS).join(" ") : terms.length ? chipOf(text) || text : "";
+}
+
+/** True if a text is typed that cannot be looked for. */
+export const isUnsearchable = (text = "") => text !== "" && !termsOf(text).length;
+export const UNSEARCHABLE = "Type a letter or digit";
+
+/** A note if a search has more terms than are looked for, or "". */
+export const longSearchNote = (text = "") =>
+  (termsOf(text).length > MAX_TERMS ? `Only the first ${MAX_TERMS} words were looked for.` : "");
+
+/** True if each term is the start of a word. As many are compared as the service takes. */
 export function matchesWords(text = "", terms = "") {
   const words = wordsOf(text);
-  return wordsOf(terms).every((term) => words.some((word) => word.startsWith(term)));
+  return wordsOf(terms).slice(0, MAX_TERMS).every((term) => words.some((word) => word.startsWith(term)));
 }
 
-/** Whether a search finds an animal: each term is the start of a word of it or of its chip, or is its id. @param {Pet} pet */
+/** Returns true if a search finds an animal: each term is the start of a word of it or of its chip, or is its id. @param {Pet} pet */
 export function matchesSearch({ id, name, breed = "", microchip = "" }, q = "") {
+  if (isUnsearchable(q)) return false;
   const words = wordsOf(`${name} ${breed} ${microchip}`);
-  return wordsOf(searchOf(q)).every((term) => term === String(id) || words.some((word) => word.startsWith(term)));
+  return termsOf(searchOf(q)).every((term) => term === String(id) || words.some((word) => word.startsWith(term)));
 }
 
 /** As the service ignores case: ß is SS, but ı is not I. */

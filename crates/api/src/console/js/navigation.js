@@ -1,40 +1,51 @@
 // Navigation: the screen of the address, and what is shown if there is none.
 
 import { hrefOf, parseAddress, pathOf } from "./address.js";
-import { api } from "./api.js";
-import { load, retries, showFailure } from "./app.js";
+import { load, showFailure } from "./app.js";
 import { byId, el, empty, fill } from "./dom.js";
 import { can } from "./session.js";
 import { hasUnsaved, mayDiscard } from "./unsaved.js";
 
 /** @import { Address, Mount, Screen } from "../types" */
 
-/** @type {Record<string, { scopes: string[], module: () => Promise<{ mount: Mount }> }>} a key needs one of the scopes */
+/** @type {Record<string, { scopes: string[], also?: string, module: () => Promise<{ mount: Mount }> }>} a key needs one of the scopes, and the other one */
 const SCREENS = {
   animals: { scopes: ["pets:read"], module: () => import("./screens/animals.js") },
   orders: { scopes: ["orders:read"], module: () => import("./screens/orders.js") },
   categories: { scopes: ["pets:read"], module: () => import("./screens/categories.js") },
   activity: { scopes: ["pets:read", "orders:read", "keys:read"], module: () => import("./screens/activity.js") },
+  reports: { scopes: ["orders:read"], module: () => import("./screens/reports.js") },
   people: { scopes: ["keys:read"], module: () => import("./screens/people.js") },
   webhooks: { scopes: ["webhooks:read"], module: () => import("./screens/webhooks.js") },
-  import: { scopes: ["pets:write"], module: () => import("./screens/import.js") },
+  import: { scopes: ["pets:write"], also: "pets:read", module: () => import("./screens/import.js") },
+  shop: { scopes: ["pets:read", "orders:read"], module: () => import("./screens/shop.js") },
 };
 
+const BLIND = "An import is compared with the animals of the store, so that none is added twice. Your access can change animals, but not see them (pets:read). Ask an owner of the store.";
+
 const root = byId("screen");
-const links = /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("nav a"));
-/** The screen, its name, and what ends it. */
-let [screen, shown, end] = [/** @type {Screen} */ ({}), "", new AbortController()];
+const links = /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("nav a, #account [href^='#/']"));
+let screen = /** @type {Screen} */ ({});
+/** The name of the screen. */
+let shown = "";
+/** Ends the screen. */
+let end = new AbortController();
 /** @type {string | null} the address that is shown */
 let current = null;
-/** Whether a person is asked about unsaved typing. */
+/** True while a person is asked about unsaved typing. */
 let isAsking = false;
 
 const isKnown = (name = "") => Object.hasOwn(SCREENS, name);
-const isAllowed = (name = "") => isKnown(name) && SCREENS[name].scopes.some(can);
+/** True if the key may see a screen. */
+function isAllowed(name = "") {
+  if (!isKnown(name)) return false;
+  const { scopes, also } = SCREENS[name];
+  return scopes.some(can) && (!also || can(also));
+}
 const titleOf = (name = "") => name[0].toUpperCase() + name.slice(1);
 
 export const currentScreen = () => screen;
-/** Whether a screen is shown that has data. */
+/** Returns true if a screen is shown that has data. */
 export const isShown = () => shown !== "";
 
 /** Shows the screen of the address, again even if it is shown already. @returns {Promise<void>} */
@@ -51,7 +62,7 @@ export async function open(again = false) {
   const address = parseAddress(hash);
   if (address?.screen === "") {
     const first = Object.keys(SCREENS).find(isAllowed);
-    if (!first) return fill(root, el("p.empty", "Your API key allows nothing that is shown here."));
+    if (!first) return fill(root, el("p.empty", can("pets:write") ? BLIND : "Your API key allows nothing that is shown here."));
     history.replaceState(null, "", hrefOf(first));
     return open(again);
   }
@@ -76,7 +87,7 @@ async function ask(before = "") {
   if (location.hash !== before) history.state?.isVisited ? history.pushState({ isVisited: true }, "", before) : history.back();
 }
 
-/** Nobody fills in a form of a page that is not shown any more. */
+/** Closes the forms of a page that is not shown any more. */
 function closeForms() {
   for (const box of document.querySelectorAll("dialog:has(form)")) /** @type {HTMLDialogElement} */ (box).close();
 }
@@ -99,8 +110,7 @@ async function mountScreen({ screen: name, rest, filters }) {
   const box = el("div");
   fill(root, el("p.more", "Loading…"));
   const mount = await load(SCREENS[name].module()).then((module) => module.mount, (error) => () => {
-    if (!api.isOnline) retries.add(() => void (signal.aborted || open(true)));
-    showFailure(box, error, open);
+    showFailure(box, error, () => void (signal.aborted || open(true)));
     return {};
   });
   // Another one may be wanted by now.
@@ -131,7 +141,7 @@ function showMissing(address) {
   leave();
   const isForbidden = address && isKnown(address.screen);
   const [title, text] = isForbidden
-    ? ["Not for you", "Your access does not include this page. Ask an owner of the store."]
+    ? ["Not for you", address.screen === "import" && can("pets:write") ? BLIND : "Your access does not include this page. Ask an owner of the store."]
     : ["Page not found", "Nothing has this address. It may be mistyped, or of another version."];
   const first = Object.keys(SCREENS).find(isAllowed);
   showHeading(title, empty(title, el("p", text), first && el("a.btn", { href: hrefOf(first) }, `Show ${first}`)));

@@ -3,9 +3,10 @@
 import { randomId, send } from "./api.js";
 import { stringify } from "./json.js";
 
-/** Whoever clicks again because the connection was lost sends the same `Idempotency-Key`, unless the request has changed. */
+/** Sends the same `Idempotency-Key` when a person clicks again after the connection was lost, unless the request has changed. */
 export function postOnce() {
-  let [last, key] = ["", ""];
+  let last = "";
+  let key = "";
   return (path = "", body = /** @type {object | undefined} */ (undefined)) => {
     const request = path + stringify(body ?? null);
     if (request !== last) [last, key] = [request, randomId()];

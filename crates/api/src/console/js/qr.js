@@ -1,6 +1,8 @@
 // QR codes (ISO/IEC 18004) of up to 213 bytes: byte mode, error correction level M, mask 0. A reader accepts any mask;
 // choosing one for looks is left out, because most of a link with a secret is random.
 
+import { draw } from "./svg.js";
+
 /** Of versions 1 to 10: all codewords, the error correction codewords of a block, and the number of blocks. */
 const VERSIONS = [
   [26, 10, 1], [44, 16, 1], [70, 26, 1], [100, 18, 2], [134, 24, 2], [172, 16, 4], [196, 18, 4], [242, 22, 4], [292, 22, 5], [346, 26, 5],
@@ -44,7 +46,9 @@ function encode(text = "") {
   const capacity = ([all, check, blocks] = VERSIONS[0]) => all - check * blocks;
   const at = VERSIONS.findIndex((row, at) => bytes.length + 1 + lengthDigits(at + 1) / 2 <= capacity(row));
   if (at < 0) throw new RangeError("too long for a QR code");
-  const [version, [, check, count], size] = [at + 1, VERSIONS[at], capacity(VERSIONS[at])];
+  const version = at + 1;
+  const [, check, count] = VERSIONS[at];
+  const size = capacity(VERSIONS[at]);
   const hex = (value = 0, digits = 2) => value.toString(16).padStart(digits, "0");
   // The mode takes four bits, and so does the end.
   const digits = `4${hex(bytes.length, lengthDigits(version))}${bytes.map((byte) => hex(byte)).join("")}0`;
@@ -68,7 +72,7 @@ export function modulesOf(text = "") {
       set(centreX + x, centreY + y, !light.includes(Math.max(Math.abs(x), Math.abs(y))));
     }
   };
-  // What is set stays: the finder patterns come first.
+  // A module that is set stays: the finder patterns come first.
   for (const [x, y] of [[3, 3], [size - 4, 3], [3, size - 4]]) squares(x, y, 4, 2, 4);
   const centres = version < 2 ? [] : version < 7 ? [6, size - 7] : [6, (size - 1) / 2, size - 7];
   const isFinder = (x = 0, y = 0) => (x === 6 && y === 6) || (x === 6 && y === size - 7) || (x === size - 7 && y === 6);
@@ -81,7 +85,8 @@ export function modulesOf(text = "") {
   }
   set(8, size - 8, true);
   for (let bit = 0; version >= 7 && bit < 18; bit++) {
-    const [long, short] = [Math.floor(bit / 3), size - 11 + (bit % 3)];
+    const long = Math.floor(bit / 3);
+    const short = size - 11 + (bit % 3);
     const dark = ((VERSION_BITS[version - 7] >> bit) & 1) === 1;
     set(long, short, dark);
     set(short, long, dark);
@@ -105,12 +110,6 @@ export function qrCode(text = "", label = "") {
   const rows = modulesOf(text);
   const size = rows.length + 2 * QUIET;
   const squares = rows.flatMap((row, y) => row.map((dark, x) => (dark ? `M${x + QUIET} ${y + QUIET}h1v1h-1z` : "")));
-  const draw = (tag = "", attributes = {}) => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-    return element;
-  };
-  const svg = draw("svg", { width: WIDTH, viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label, "shape-rendering": "crispEdges" });
-  svg.append(draw("rect", { width: size, height: size, rx: 1, fill: "#fff" }), draw("path", { d: squares.join(""), fill: "#000" }));
-  return svg;
+  return draw("svg", { width: WIDTH, viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label, "shape-rendering": "crispEdges" },
+    draw("rect", { width: size, height: size, rx: 1, fill: "#fff" }), draw("path", { d: squares.join(""), fill: "#000" }));
 }

@@ -1,11 +1,12 @@
-// What people may do: roles, and scopes in words.
+// The rights of people: roles, and scopes in words.
 
 import { can } from "./session.js";
 
 const STAFF = ["pets:read", "pets:write", "orders:read", "orders:write"];
 /** With what they are about. */
-const RESOURCES = { pets: "animals", orders: "orders", webhooks: "webhooks", keys: "people" };
-export const SCOPES = Object.keys(RESOURCES).flatMap((name) => [`${name}:read`, `${name}:write`]);
+const RESOURCES = { pets: "animals", orders: "orders", webhooks: "webhooks", keys: "people", store: "the shop" };
+/** Everyone sees the shop. */
+export const SCOPES = Object.keys(RESOURCES).flatMap((name) => (name === "store" ? [`${name}:write`] : [`${name}:read`, `${name}:write`]));
 
 export const ROLES = [
   { name: "Owner", text: "Everything, and lets people in", scopes: SCOPES },

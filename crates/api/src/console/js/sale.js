@@ -1,17 +1,16 @@
 // Sales: selling in one step, and corrections.
 
-import { ApiError, get, send } from "./api.js";
+import { ApiError, send } from "./api.js";
 import { message } from "./app.js";
 import { fieldsOf } from "./fields.js";
 import { formDialog } from "./forms.js";
 import { sale } from "./members.js";
 import { postOnce } from "./once.js";
+import { saver } from "./save.js";
 import { typedPrice } from "./typed-price.js";
 
 /** @import { Order, Pet, SaleValues } from "../types" */
 
-/** A correction is tried again this often while others change the order. */
-const ATTEMPTS = 5;
 /** The errors of an animal or an order that another client has changed. */
 const LOST = ["pet_not_available", "order_not_open", "order_not_returnable", "order_not_changeable"];
 /** @param {unknown} error */
@@ -32,7 +31,8 @@ function saleFields(initial) {
  */
 export function sellAnimal({ id, name, price }, take, lost) {
   const fields = saleFields({ ...sale.noValues, price: typedPrice(price) });
-  const [place, complete] = [postOnce(), postOnce()];
+  const place = postOnce();
+  const complete = postOnce();
   /** @type {Order | undefined} the order, if the sale was interrupted */
   let order;
   /** @type {SaleValues} what is recorded in it */
@@ -68,31 +68,10 @@ export function sellAnimal({ id, name, price }, take, lost) {
  * @param {(order: Order, etag: string) => void} take
  */
 export function correctSale(order, etag, take) {
-  const path = `store/orders/${order.id}`;
-  let base = sale.valuesOf(order);
-  const fields = saleFields(base);
+  const fields = saleFields(sale.valuesOf(order));
+  const save = saver(sale, fields, `store/orders/${order.id}`, { data: order, etag });
   formDialog([`Correct order ${order.id}`, "Save"], [fields.grid()], async () => {
-    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const mine = sale.normalise(fields.values);
-      const body = sale.changes(mine, base);
-      if (!Object.keys(body).length) return take(order, etag);
-      const saved = await send("PATCH", path, body, { "If-Match": etag }).catch((error) => {
-        if (error.status !== 412) throw error;
-      });
-      if (saved) return take(saved.data, saved.etag ?? "");
-      // The order was changed, perhaps by an earlier attempt whose response was lost.
-      const current = await get(path);
-      [order, etag] = [current.data, current.etag ?? ""];
-      const theirs = sale.valuesOf(order);
-      const edited = sale.names.filter((name) => mine[name] !== base[name]);
-      const rivals = edited.filter((name) => theirs[name] !== base[name] && theirs[name] !== mine[name]);
-      fields.values = { ...theirs, ...Object.fromEntries(edited.map((name) => [name, mine[name]])) };
-      base = theirs;
-      if (rivals.length) {
-        throw new ApiError(412, "", rivals.map((name) =>
-          `${name}: Somebody has changed this to “${theirs[name] || "nothing"}”. Save again to keep yours.`).join("; "));
-      }
-    }
-    throw new ApiError(412, "", "Others are changing this order right now. Try again.");
+    const saved = await save();
+    take(saved.data, saved.etag ?? "");
   });
 }

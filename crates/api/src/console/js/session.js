@@ -11,13 +11,13 @@ const STORAGE_KEY = "petstore-key";
 const COUNT_KEY = "petstore-sign-ins";
 const channel = new BroadcastChannel(`petstore ${location.pathname}`);
 
-/** Whether the page is being loaded again. */
+/** True while the page is being loaded again. */
 let isLeaving = false;
 
 /** @type {Key} */
 export let key = { id: 0, name: "", scopes: [] };
 export const can = (scope = "") => key.scopes.includes(scope);
-/** Whether the key may see events of this type. */
+/** Returns true if the key may see events of this type. */
 export const canSee = (type = "") => can({ order: "orders:read", key: "keys:read" }[type.split(".")[0]] ?? "pets:read");
 
 /** The secret in the fragment (`#key=…`), which is removed from the address. */
@@ -89,7 +89,7 @@ export function signOut(reason = "") {
   forget(reason);
 }
 
-/** Forgets the key, files that are imported with it, and all that is loaded. */
+/** Forgets the key, files that are imported with it, and everything that is loaded. */
 function forget(reason = "") {
   // Changing the history of a page that is being loaded again can crash it.
   if (isLeaving) return;

@@ -39,7 +39,8 @@ export async function follow(position = "", on) {
     const { signal } = connection;
     const close = () => connection.abort();
     let silence = setTimeout(close, SILENCE);
-    let [wait, reached] = [0, false];
+    let wait = 0;
+    let reached = false;
     try {
       const headers = position ? { "Last-Event-ID": position } : undefined;
       const response = await request("events/stream", { signal, headers });

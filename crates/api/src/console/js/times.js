@@ -5,15 +5,22 @@ import { plural } from "./format.js";
 
 const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "short" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const dated = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "medium" });
-/** The time of day; before today, with the date. */
+/** The time of day; before today, with the date; in another year, the date with the year. */
 export function when(time = "") {
   const date = new Date(time);
-  return (date.toDateString() === new Date().toDateString() ? clock : day).format(date);
+  const now = new Date();
+  const format = date.toDateString() === now.toDateString() ? clock : date.getFullYear() === now.getFullYear() ? day : dated;
+  return format.format(date);
 }
 export const clockOf = (time = "") => clock.format(new Date(time));
 export const exactly = (time = "") => full.format(new Date(time));
 export const timeOf = (time = "", text = when(time)) => el("time", { datetime: time, title: exactly(time) }, text);
+
+const minute = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "short" });
+/** "2 August 2026 at 14:05". */
+export const minuteOf = (time = "") => minute.format(new Date(time));
 
 const date = new Intl.DateTimeFormat("en-GB", { dateStyle: "long" });
 /** "2 August 2026". */

@@ -2,13 +2,16 @@
 
 import { byId, el } from "./dom.js";
 
-/** What can be pressed or typed into. */
+/** Controls that can be pressed or typed into. */
 const CONTROLS = "a[href], button, input, select, textarea, summary, label";
-/** Between a message and what surrounds it, in pixels. */
-const [EDGE, STEP] = [16, 12];
+/** The space between a message and the edges, in pixels. */
+const EDGE = 16;
+/** The distance of the places that are tried, in pixels. */
+const STEP = 12;
 
 /**
  * Shows a message for a while, and has it read aloud. It may offer an action, and stays while that is about to be used.
+ * Returns a function that removes it earlier.
  * @param {{ label: string, time: number, run(): void }} [action]
  */
 export function toast(text = "", kind = "", action) {
@@ -19,6 +22,7 @@ export function toast(text = "", kind = "", action) {
   const end = () => void (offer && box.matches(":hover, :focus-within") ? setTimeout(end, 1000) : box.remove());
   setTimeout(end, action?.time ?? (kind ? 15_000 : 5000));
   place();
+  return () => box.remove();
 }
 
 /** The parts of the window that controls take up, except those in some elements. */

@@ -15,8 +15,10 @@ const TYPES = [
   "pet.created", "pet.updated", "pet.deleted", "order.placed", "order.updated", "order.completed",
   "order.cancelled", "order.returned", "category.updated", "category.deleted", "key.created", "key.rotated", "key.revoked",
 ];
-/** At most this many events are looked through for a point in time. */
-const [PAGE, MAX_PAGES] = [1000, 20];
+/** The number of events that are loaded at a time to find a point in time. */
+const PAGE = 1000;
+/** The number of times that they are loaded at most. */
+const MAX_PAGES = 20;
 
 /** Asks for the URL, the description and the types of events. @param {Webhook | undefined} webhook @param {(webhook: Webhook) => void} done */
 export function webhookDialog(webhook, done) {
@@ -77,7 +79,8 @@ export function replayDialog({ id, types }, done) {
 
 /** The last event before a time, and the number of later ones of these types. @param {Date} time @param {string[]} types */
 async function findEvent(time, types) {
-  let [query, count] = [`?sort=desc&limit=${PAGE}`, 0];
+  let query = `?sort=desc&limit=${PAGE}`;
+  let count = 0;
   for (let page = 0; page < MAX_PAGES; page++) {
     /** @type {Result} */
     const { data, next } = await get(`events${query}`);

@@ -1,13 +1,14 @@
 // Events in words.
 
 import { el, nameOf } from "./dom.js";
-import { plural } from "./format.js";
+import { count } from "./format.js";
 import { animal } from "./members.js";
 import { names } from "./names.js";
+import { photoChange } from "./photos/words.js";
 import { formatPrice } from "./price.js";
 import { describeScopes } from "./roles.js";
 
-/** @import { Burst, StoreEvent } from "../types" */
+/** @import { BatchSize, Burst, StoreEvent } from "../types" */
 
 /** @type {Record<string, string>} */
 const WORDS = {
@@ -26,7 +27,7 @@ const WORDS = {
   "sold available": "returned",
 };
 
-/** What happened to an animal, an order or a category, and who did it. @param {StoreEvent} event */
+/** Describes a change of an animal, an order or a category, and names the person. @param {StoreEvent} event */
 export function describe({ type, data: after, before, keyid }) {
   const isReleased = before?.status === "pending" && after.status !== "pending";
   if (!keyid && (type === "order.cancelled" || isReleased)) return "reservation expired";
@@ -37,14 +38,17 @@ export function describe({ type, data: after, before, keyid }) {
       what.push(`moved from ${names.category(before.categoryId)} to ${names.category(after.categoryId)}`);
     }
     if (before.status !== after.status) {
-      const word = WORDS[`${before.status} ${after.status}`];
-      what.push(word ?? (after.status ? `marked as ${after.status}` : "taken off sale"));
+      what.push(statusWord(before.status, after.status));
     }
     if (type === "pet.updated") what.push(...otherChanges(before, after));
   }
   const text = what.filter(Boolean).join(", ") || (type === "category.updated" ? "named" : "changed");
   return `${text} by ${names.who(keyid)}`;
 }
+
+/** A change of the status of an animal. */
+export const statusWord = (before = "", after = "") =>
+  WORDS[`${before} ${after}`] ?? (after ? `marked as ${after}` : "taken off sale");
 
 /** Changes of the price, and the names of the other members that have changed. @param {any} before @param {any} after */
 function otherChanges(before, after) {
@@ -57,6 +61,7 @@ function otherChanges(before, after) {
     .map(([, label]) => label.toLowerCase());
   return [
     differs("price") ? `price changed from ${prices.join(" to ")}` : "",
+    photoChange(before, after),
     others.length ? `${new Intl.ListFormat("en").format(others)} changed` : "",
   ];
 }
@@ -84,13 +89,27 @@ function accessSentence({ type, data, keyid = "" }) {
   return keyid ? [who, " took access away from ", person] : [person, " lost access, on the server"];
 }
 
-/** Whether another event says the same: an invitation ends when it turns into a key. @param {StoreEvent} event */
+/** Returns true if another event says the same: an invitation ends when it turns into a key. @param {StoreEvent} event */
 export const isRedundant = ({ type, data, keyid }) => type === "key.revoked" && !!data.invitation && keyid === String(data.id);
 
-/** Many events of one kind, and who caused them. @param {Burst} burst */
-export function burstSentence({ newest: { type, keyid }, count }) {
-  const what = { "pet.created": `${plural(count, "animal")} imported`, "pet.deleted": `${plural(count, "animal")} deleted` };
-  return el("span", el("b", what[/** @type {keyof what} */ (type)] ?? `${plural(count, "change")} of animals`), ` by ${names.who(keyid)}`);
+/** "1,013+": there may be more. */
+const numberOf = (number = 0, isLeast = false) => `${count(number)}${isLeast ? "+" : ""}`;
+const animalsOf = (number = 0, isLeast = false) => `${numberOf(number, isLeast)} ${number === 1 && !isLeast ? "animal" : "animals"}`;
+
+/** "5,000 animals imported, 20 changed". @param {Record<string, number>} types the number of events of each type */
+export function batchText(types, isUndo = false, isLeast = false) {
+  const verbs = { "pet.created": isUndo ? "restored" : "imported", "pet.updated": isUndo ? "changed back" : "changed", "pet.deleted": "deleted" };
+  const parts = Object.entries(verbs).filter(([type]) => types[type])
+    .map(([type, verb], at) => `${(at ? numberOf : animalsOf)(types[type], isLeast)} ${verb}`);
+  return `${isUndo ? "Undone: " : ""}${parts.join(", ")}`;
+}
+
+/** The events of a batch, or many of one kind, and who caused them. @param {Burst} burst @param {BatchSize} size */
+export function burstSentence({ newest: { type, keyid, batchid } }, { count, types, isLeast }, isUndo = false) {
+  const animals = animalsOf(count, isLeast);
+  const single = { "pet.created": `${animals} added`, "pet.deleted": `${animals} deleted` };
+  const what = batchid ? batchText(types, isUndo, isLeast) : single[/** @type {keyof single} */ (type)] ?? `${numberOf(count, isLeast)} changes of animals`;
+  return el("span", el("b", what), ` by ${names.who(keyid)}`);
 }
 
 /** The same with the name of what it happened to, which leads there. @param {StoreEvent} event */
@@ -98,7 +117,7 @@ export function sentence(event) {
   const { type, subject, data } = event;
   if (type.startsWith("key.")) return el("span", accessSentence(event));
   const id = petOf(event);
-  const known = id && names.pets.get(id);
+  const known = id && names.animal(id);
   const name = data.name ?? (known || `Animal ${id}`);
   const order = type.startsWith("order.") && `, order ${subject.slice("orders/".length)}`;
   return el("span",

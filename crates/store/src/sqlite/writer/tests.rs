@@ -11,7 +11,7 @@ use super::{
         super::{
             command::{Command, QueuedCommand},
             draft::Draft,
-            tables::{Keys, Sequence},
+            row_keys::{Keys, Sequence},
         },
         open::open,
     },
@@ -47,12 +47,12 @@ impl Fixture {
     }
 
     async fn queue(&self, command: impl Command) -> Result<(), Error> {
-        let (queued, result) = QueuedCommand::queue(command, None, None);
+        let (queued, result) = QueuedCommand::with_receiver(command, None, None);
         self.writer.enqueue(queued)?;
         result.await.unwrap().map(drop)
     }
 
-    /// Creates pets in one batch.
+    /// Creates pets in one commit group.
     async fn execute_together(&self, names: [&'static str; 3]) -> [Result<(), Error>; 3] {
         let go = self.block().await;
         let [a, b, c] = names.map(|name| self.execute(name, None));
@@ -75,7 +75,7 @@ impl Fixture {
         self.dir.path().join(format!("petstore.db{suffix}"))
     }
 
-    /// Blocks the writer, so that writes sent in the meantime form one batch.
+    /// Blocks the writer, so that writes sent in the meantime form one group.
     async fn block(&self) -> mpsc::Sender<()> {
         let (go, wait) = mpsc::channel();
         let (started, has_started) = oneshot::channel();
@@ -202,7 +202,7 @@ async fn an_id_is_given_once() {
     assert_eq!(fixture.query(ids), "b8 c9");
 }
 
-/// The other commands of its batch are executed, with their events.
+/// The other commands of its group are executed, with their events.
 #[tokio::test]
 async fn a_command_at_fault_fails_alone() {
     for fault in [Fault::Panics, Fault::IsRejected] {
@@ -226,9 +226,9 @@ async fn a_command_at_fault_fails_alone() {
 }
 
 /// SQLite rolls back the whole transaction when the disk is full. No command of the
-/// batch may be acknowledged, and later batches succeed.
+/// group may be acknowledged, and later groups succeed.
 #[tokio::test]
-async fn a_full_disk_fails_the_whole_batch() {
+async fn a_full_disk_fails_the_whole_commit_group() {
     let fixture = Fixture::new();
     fixture.execute("first", None).await.unwrap();
     let limit = |pages: Option<u32>| {
@@ -252,7 +252,7 @@ async fn a_full_disk_fails_the_whole_batch() {
 /// A violated deferred constraint is only found by the commit. Nothing is stored,
 /// and every caller is told so.
 #[tokio::test]
-async fn a_failed_commit_fails_the_whole_batch() {
+async fn a_failed_commit_fails_the_whole_commit_group() {
     let fixture = Fixture::new();
     let db = Connection::open(fixture.path("")).unwrap();
     db.execute_batch(

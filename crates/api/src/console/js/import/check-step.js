@@ -1,33 +1,36 @@
 // The third step of an import: what it would do, compared with the store, before anything happens.
 
+import { get } from "../api.js";
 import { showFailure } from "../app.js";
-import { escapeFormula, saveCsv, unescapeFormula } from "../csv.js";
+import { escapeFormula, saveCsv, unescapeText } from "../csv.js";
 import { button, el, fill, pill } from "../dom.js";
 import { ago, count, plural } from "../format.js";
 import { table } from "../list.js";
 import { fold, names } from "../names.js";
-import { can } from "../session.js";
+import { mapInTurns } from "../pace.js";
 import { comparer } from "./compare.js";
+import { dateColumnsOf } from "./dates.js";
+import { hashOf } from "./hash.js";
 import { rowsOf } from "./header.js";
-import { findSame } from "./history.js";
 import { findAnimals } from "./lookup.js";
-import { mapInTurns } from "./pace.js";
+import { decimalMarkOf } from "./prices.js";
 import { columnLabel, readRecord } from "./records.js";
 
-/** @import { CheckedRow, ImportRecord, ImportSource, RejectedRow, StoreView } from "../../types" */
+/** @import { CheckedRow, FileImport, ImportRecord, ImportSource, RejectedRow, StoreView } from "../../types" */
 
 /** More rows would make the page slow. */
 const MAX_SHOWN = 200;
 const MAX_NAMES = 9;
 const HOW_CHANGED = "Only what is in the columns of the file is changed. An empty cell removes what the animal has there.";
+const UNKNOWN_CHIPS = "Rows with the microchip of an animal in the store will be left out.";
 const KINDS = /** @type {const} */ (["new", "changed", "unchanged", "invalid"]);
 
 /** The problems of a row as a text. @param {Record<string, string>} problems */
 const problemText = (problems) => Object.entries(problems).map(([column, text]) =>
   (column ? `${columnLabel(column.split("=")[0])}: ${text}` : text)).join("\n");
 
-/** A cell of a workbook may look like a formula. Numbers are none. */
-const safeCell = (cell = "") => (/^[+-]?[\d.,]+$/.test(cell) ? cell : escapeFormula(unescapeFormula(cell)));
+/** A cell of a workbook may look like a formula. Numbers are none, and cells of an export are escaped already. */
+const safeCell = (cell = "") => (/^[+-]?[\d.,]+$/.test(cell) || unescapeText(cell) !== cell ? cell : escapeFormula(cell));
 
 /** Saves rows with what is wrong with them, to be corrected and imported again. @param {string[]} headings @param {RejectedRow[]} rows */
 export const saveRejected = (headings, rows) => saveCsv("rejected.csv", [
@@ -62,11 +65,21 @@ function actionText(added = 0, changed = 0) {
   return added ? `Add ${count(added)} and change ${plural(changed, "animal")}` : `Change ${plural(changed, "animal")}`;
 }
 
+/** The result of the last import of a file, wherever it was made, or "" if nothing is left of it. @param {FileImport} [last] */
+function earlierText(last) {
+  if (!last || (last.state === "undone" && !last.kept)) return "";
+  const { state, added, changed, updatedAt, kept } = last;
+  if (state === "undone") return `this file was undone ${ago(updatedAt)}, except for ${plural(kept, "animal")} changed or ordered since`;
+  const outcome = `${ago(updatedAt)}, and ${outcomeText(added, changed)}`;
+  if (state === "started") return `an import of this file is running, or was interrupted ${outcome}`;
+  return state === "undoing" ? `a part of this file was undone ${ago(updatedAt)}` : `this file was imported ${outcome}`;
+}
+
 /**
  * @param {HTMLElement} root
  * @param {ImportSource} source
  * @param {AbortSignal} end
- * @param {{ start(rows: CheckedRow[], invalid: RejectedRow[]): Promise<void>, back(): void }} go
+ * @param {{ start(rows: CheckedRow[], invalid: RejectedRow[], hash: string): Promise<void>, back(): void }} go
  */
 export async function showCheck(root, source, end, go) {
   const { mapping, header, table: cells } = source;
@@ -79,9 +92,15 @@ export async function showCheck(root, source, end, go) {
   let records;
   /** @type {StoreView} */
   let view;
+  let hash = "";
+  let earlier = "";
   try {
+    mapping.decimalMark = decimalMarkOf(rowsOf(cells, header), mapping);
+    mapping.dates = dateColumnsOf(rowsOf(cells, header), mapping);
+    hash = await hashOf(source.bytes, source.sheet.name);
+    earlier = earlierText((await get(`imports?file=${hash}`, end)).data[0]);
     records = await mapInTurns(rowsOf(cells, header), (row) => readRecord(row, mapping));
-    if (can("pets:read")) await names.loadCategories();
+    await names.loadCategories();
     const found = await findAnimals(records, end, (done, all) => {
       progress.max = all;
       progress.value = done;
@@ -100,14 +119,17 @@ export async function showCheck(root, source, end, go) {
   }
   if (end.aborted) return;
 
-  let [filter, isAgain] = ["", false];
-  const same = findSame(source.hash);
-  const earlier = same && `this file was imported ${ago(same.time)}, and ${outcomeText(same.added, same.changed)}`;
+  let filter = "";
+  let isAgain = false;
   const repeatedText = `Add animals a second time: ${earlier}`;
-  const isRepeated = () => same && groups.new.length > 0;
+  const isRepeated = () => earlier !== "" && groups.new.length > 0;
   /** @type {Record<string, CheckedRow[]>} */
   let groups = {};
-  const [cards, notes, actions, body, more] = [el("div.cards"), el("div"), el("div.bar"), el("tbody"), el("div.more")];
+  const cards = el("div.cards");
+  const notes = el("div");
+  const actions = el("div.bar");
+  const body = el("tbody");
+  const more = el("div.more");
 
   const compare = async () => {
     const rows = await mapInTurns(records, comparer(view));
@@ -121,11 +143,13 @@ export async function showCheck(root, source, end, go) {
     fill(cards, KINDS.map((kind) => el("button", { class: `card ${groups[kind].length ? kind : ""}`, "aria-pressed": String(filter === kind),
       onclick: () => ((filter = kind), paint()) }, el("b", count(groups[kind].length)), kind)));
     fill(notes, messages());
-    const [added, changed, invalid] = [groups.new.length, groups.changed.length, groups.invalid.length];
+    const added = groups.new.length;
+    const changed = groups.changed.length;
+    const invalid = groups.invalid.length;
     const rejected = groups.invalid.map(({ line, cells, problems }) => ({ line, cells, reason: problemText(problems) }));
     const start = async () => {
       startButton.ariaBusy = "true";
-      await go.start(groups.all.filter(({ kind }) => kind === "new" || kind === "changed"), rejected).catch(failed);
+      await go.start(groups.all.filter(({ kind }) => kind === "new" || kind === "changed"), rejected, hash).catch(failed);
     };
     const startButton = button(actionText(added, changed), "primary", () => startButton.ariaBusy || start(), { "data-write": true });
     fill(actions, added + changed > 0 && (isAgain || !isRepeated()) && startButton, button("Back", "", go.back),
@@ -144,8 +168,9 @@ export async function showCheck(root, source, end, go) {
       !groups.new.length && !groups.changed.length && !groups.invalid.length && el("p.notice.ok",
         `Nothing to do: ${plural(groups.unchanged.length, "animal is", "animals are")} in the store exactly as in this file.`),
       isRepeated() && checkbox(repeatedText, isAgain, (checked) => (isAgain = checked)),
-      newNames.length > 0 && can("pets:read") && checkbox(categoriesText(newNames), view.createsCategories,
+      newNames.length > 0 && checkbox(categoriesText(newNames), view.createsCategories,
         (checked) => (view.createsCategories = checked)),
+      view.unknownChips > 0 && el("p.notice.warn", `The store has too many animals to look for ${plural(view.unknownChips, "microchip")} now. ${UNKNOWN_CHIPS}`),
       chips.length > 0 && checkbox(chipsText(chips.length), view.matchesChips, (checked) => (view.matchesChips = checked)),
       groups.changed.length > 0 && el("p.hint.import-hint", HOW_CHANGED),
       renumbered > 0 && el("p.hint.import-hint", `${plural(renumbered, "row has", "rows have")} a number that no animal has: new animals get new numbers.`),

@@ -4,21 +4,25 @@ import { button, el, fill } from "../dom.js";
 import { plural } from "../format.js";
 import { field } from "../forms.js";
 import { animal } from "../members.js";
-import { usualCurrency } from "../typed-price.js";
+import { currencyOfShop } from "../typed-price.js";
 import { DIGITS } from "../price.js";
+import { ambiguousDates, readDate } from "./dates.js";
 import { guessHeader, rowsOf } from "./header.js";
 import { columnLabel } from "./records.js";
 import { simplify } from "./words.js";
 
-/** @import { ImportSource, Row, Words } from "../../types" */
+/** @import { DateOrder, ImportSource, Row, Words } from "../../types" */
 
 const SHOWN_ROWS = 6;
 /** Values of a choice that are asked for. */
 const MAX_ASKED = 12;
 const NOT_UTF8 = "The file is not in UTF-8, so it was read as Windows-1252. Check names with accents.";
+const NO_CURRENCY = "Prices without a sign of their currency are left out until you choose one, below.";
 const INTRODUCTION = "Check what each column is, and choose for those that were not recognised.";
 /** The columns of which a table has one at most, in the order of the form. */
 const CHOICES = { status: ["available", "pending", "sold"], sex: ["female", "male", "unknown"] };
+/** @type {[DateOrder, string][]} */
+const ORDERS = [["dmy", "day"], ["mdy", "month"]];
 const FIRST = ["name", "category", "categoryId", "status", "status=sold", "status=pending"];
 const OTHERS = animal.names.filter((name) => name !== "metadata" && !FIRST.includes(name));
 const COLUMNS = [...FIRST, ...OTHERS.flatMap((name) => (name === "price" ? [name, "currency"] : [name])), "id"];
@@ -41,7 +45,7 @@ export function mapped(source, words, isHeader) {
   const widest = source.table.rows.reduce((widest, { cells }) => Math.max(widest, cells.length), 0);
   const width = isSheet ? widest : header.headings.length || widest;
   const columns = Array.from({ length: width }, (_, at) => header.columns[at] ?? "");
-  return { ...source, header, mapping: { columns, width, words, values: {}, defaultStatus: "", currency: "" } };
+  return { ...source, header, mapping: { columns, width, words, values: {}, defaultStatus: "", currency: "", isSheet } };
 }
 
 /** The values of a column that no word list has, with the number of rows. @param {ImportSource} source @param {"status" | "sex"} name */
@@ -71,7 +75,9 @@ export function showColumns(root, source, go) {
   const { name, header, table, mapping, sheets, sheet } = source;
   const { columns, words } = mapping;
   const rows = rowsOf(table, header);
-  const [notes, options, actions] = [el("div"), el("div.import-options"), el("div.bar")];
+  const notes = el("div");
+  const options = el("div.import-options");
+  const actions = el("div.bar");
   const headingOf = (at = 0) => header.headings[at] || `Column ${at + 1}`;
 
   const selects = columns.map((column, at) => {
@@ -106,16 +112,23 @@ export function showColumns(root, source, go) {
     return [!columns.includes("name") && "the name of the animal", !hasCategory && "its category"].filter(Boolean);
   };
 
-  const paint = () => {
-    for (const [at, column] of columns.entries()) heads[at].classList.toggle("unused", !column);
+  const paintNotes = () => {
     const lacks = missing();
+    const [dates] = mapping.dateOrder ? [] : ambiguousDates(rows, mapping);
     fill(notes,
       source.encoding === "windows-1252" && el("p.notice.warn", NOT_UTF8),
       header.conflicts.map(({ member, headings }) => el("p.notice.warn",
         `${headings.map((heading) => `“${heading}”`).join(" and ")} could both be “${columnLabel(member)}”. Choose which one it is.`)),
-      lacks.length > 0 && el("p.notice.warn", `Choose the column that has ${lacks.join(", and the one that has ")}.`));
+      lacks.length > 0 && el("p.notice.warn", `Choose the column that has ${lacks.join(", and the one that has ")}.`),
+      columns.includes("price") && !columns.includes("currency") && !mapping.currency && el("p.notice.warn", NO_CURRENCY),
+      dates && el("p.notice.warn", `Dates such as “${dates[1].ambiguous}” may have the day or the month first, and no other date of the column tells. Choose which, below.`));
+  };
+
+  const paint = () => {
+    for (const [at, column] of columns.entries()) heads[at].classList.toggle("unused", !column);
     fill(options, optionFields());
-    fill(actions, button(`Check ${plural(rows.length, "row")}`, "primary", go.check, { disabled: lacks.length > 0 || !rows.length }),
+    paintNotes();
+    fill(actions, button(`Check ${plural(rows.length, "row")}`, "primary", go.check, { disabled: missing().length > 0 || !rows.length }),
       button("Another file", "", go.another));
   };
 
@@ -125,14 +138,31 @@ export function showColumns(root, source, go) {
     const currencyLabel = columns.includes("currency") ? "Currency, where there is none" : "Currency of the prices";
     const status = el("select", { onchange: () => (mapping.defaultStatus = status.value) }, statusOptions);
     // Of a table that names currencies, an empty cell is a mistake.
-    mapping.currency = mapping.chosenCurrency ?? (columns.includes("currency") ? "" : usualCurrency());
-    const currency = el("select", { onchange: () => (mapping.currency = mapping.chosenCurrency = currency.value) },
+    mapping.currency = mapping.chosenCurrency ?? (columns.includes("currency") ? "" : currencyOfShop());
+    const currency = el("select", { onchange: () => {
+      mapping.currency = mapping.chosenCurrency = currency.value;
+      paintNotes();
+    } },
       ["", ...[...DIGITS.keys()].sort()].map((value) => el("option", { value, selected: value === mapping.currency }, value || "–")));
     return [
       field("Status, where there is none", status),
       columns.includes("price") && field(currencyLabel, currency),
+      ...dateFields(),
       (/** @type {const} */ (["status", "sex"])).flatMap(valueFields),
     ].flat();
+  };
+
+  /** Asks for the order of dates, once for all columns. */
+  const dateFields = () => {
+    const found = ambiguousDates(rows, mapping);
+    if (!found.length) return [];
+    const example = found[0][1].ambiguous ?? "";
+    const select = el("select", { onchange: () => {
+      mapping.dateOrder = /** @type {DateOrder} */ (select.value) || undefined;
+      paintNotes();
+    } }, el("option", { value: "" }, "– choose –"),
+      ORDERS.map(([order, label]) => el("option", { value: order, selected: order === mapping.dateOrder }, `${label} first: ${readDate(example, { order })}`)));
+    return [field(`Dates such as “${example}” (${found.map(([column]) => columnLabel(column)).join(", ")})`, select)];
   };
 
   const valueFields = (/** @type {"status" | "sex"} */ column) => {

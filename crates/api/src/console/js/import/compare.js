@@ -1,6 +1,6 @@
 // The rows of a table against the store: which animals are new, changed or unchanged, and which rows are invalid.
 
-import { nest, valueAt } from "../members.js";
+import { nest, splitPath, valueAt } from "../members.js";
 import { fold } from "../names.js";
 import { decimal } from "../price.js";
 import { columnLabel, isInt64 } from "./records.js";
@@ -11,10 +11,11 @@ import { columnLabel, isInt64 } from "./records.js";
 export const NEW_CATEGORY = "new";
 const MAX_CATEGORY = 100;
 
-/** A value as text. @param {any} value */
+/** A value as text, in quotes if it has blanks at its ends. @param {any} value */
 function textOf(value) {
   if (value === null || value === undefined) return "–";
-  return typeof value === "object" ? `${decimal(value)} ${value.currency}` : String(value);
+  if (typeof value === "object") return `${decimal(value)} ${value.currency}`;
+  return value === value.trim() ? value : `“${value}”`;
 }
 
 /** @param {any} a @param {any} b */
@@ -31,23 +32,38 @@ function memberOf(pet, path) {
 const summaryOf = (members) => Object.entries(members).filter(([path]) => path !== "name" && path !== "status")
   .map(([path, value]) => `${columnLabel(path)}: ${textOf(value)}`).join("\n");
 
-/** The members that differ, as a merge patch, and what differs, as texts. @param {Pet} pet @param {Record<string, any>} members */
+/** Sets a member of a merge patch. @param {Record<string, any>} patch @param {any} value */
+function setMember(patch, path = "", value) {
+  const [name, inner] = splitPath(path);
+  if (inner) patch[name] = Object.assign(patch[name] ?? Object.create(null), { [inner]: value });
+  else patch[name] = value;
+}
+
+/**
+ * The members that differ, as a merge patch, what these have now, as another one, and what differs, as texts.
+ * @param {Pet} pet
+ * @param {Record<string, any>} members
+ */
 function changesOf(pet, members) {
   /** @type {Record<string, any>} */
   const patch = Object.create(null);
+  /** @type {Record<string, any>} */
+  const expected = Object.create(null);
   const texts = [];
   for (const [path, value] of Object.entries(members)) {
     const before = memberOf(pet, path);
-    // Blanks around a name are not read from a table, so they are no difference.
-    if (isSame(before, value) || (typeof before === "string" && before.trim() === value)) continue;
+    if (isSame(before, value)) continue;
     texts.push(`${columnLabel(path)}: ${textOf(before)} → ${textOf(value)}`);
-    const [, name, inner] = path.match(/^([^.]*)\.?(.*)$/s) ?? [];
-    if (inner) patch[name] = Object.assign(patch[name] ?? Object.create(null), { [inner]: value });
-    else patch[name] = value;
+    setMember(patch, path, value);
+    setMember(expected, path, before);
   }
-  // Without a name there is no source.
-  if (patch.source && patch.source.name === null) patch.source = null;
-  return { patch, texts };
+  // Without a name there is no source. All of one is removed, including what a person has added to it since.
+  if (patch.source && patch.source.name === null) {
+    patch.source = null;
+    expected.source = { address: null, licence: null, ...pet.source };
+  }
+  if (expected.source && expected.source.name === null) expected.source = null;
+  return { patch, expected, texts };
 }
 
 /**
@@ -57,35 +73,23 @@ function changesOf(pet, members) {
  * @returns {{ id?: string, newName?: string, problem?: string }}
  */
 function resolveCategory({ id, name }, store) {
-  const found = name === undefined ? undefined : store.categoryIds.get(fold(name));
+  const found = name === undefined ? undefined : store.categoryIds.get(fold(name)) ?? store.categoryIds.get(fold(name.trim()));
   if (id === undefined) {
     if (found !== undefined) return { id: found };
     if (isInt64(name)) return { id: String(BigInt(name ?? "")) };
-    return { id: NEW_CATEGORY, newName: name };
+    return { id: NEW_CATEGORY, newName: name?.trim() };
   }
   if (name === undefined || found === id) return { id };
   const other = store.categoryNames.get(id);
-  if (found === undefined && other === undefined) return { id, newName: name };
+  if (found === undefined && other === undefined) return { id, newName: name.trim() };
   const contradiction = found === undefined ? `${id} is “${other}”` : `“${name}” is ${found}`;
   return { problem: `The number ${id} and the name “${name}” contradict each other: ${contradiction}.` };
 }
 
-/** The first line of each thing that a table must not repeat. */
-class Lines {
-  /** @type {Map<string, number>} */
-  #lines = new Map();
-
-  /** The earlier line that had this, if there is one. */
-  repeated(key = "", line = 0) {
-    const before = this.#lines.get(key);
-    if (before === undefined) this.#lines.set(key, line);
-    return before;
-  }
-}
-
-/** Compares rows one after the other: later ones must not repeat an animal or a microchip. @param {StoreView} store */
+/** Compares rows one after the other: they must not repeat an animal or a microchip of an earlier one that is valid. @param {StoreView} store */
 export function comparer(store) {
-  const lines = new Lines();
+  /** @type {Map<string, number>} the lines that have an animal or a microchip */
+  const lines = new Map();
   /** @type {Map<string, string>} the names of new categories, by number */
   const newCategories = new Map();
 
@@ -95,7 +99,6 @@ export function comparer(store) {
     if ([...name].length > MAX_CATEGORY) return `The name of a category has at most ${MAX_CATEGORY} characters.`;
     if (id === NEW_CATEGORY) return "";
     const earlier = newCategories.get(id) ?? name;
-    newCategories.set(id, earlier);
     return fold(earlier) === fold(name) ? "" : `The number ${id} has another name in an earlier row: “${earlier}”.`;
   };
 
@@ -116,8 +119,8 @@ export function comparer(store) {
     // The number of a chip is free again when its animal is sold.
     const chip = members.status === "sold" ? null : members.microchip;
     if (chip && holder && holder !== target) problems.microchip = `${holder.name} (animal ${holder.id}) has this microchip.`;
-    const sameAnimal = target && lines.repeated(`animal ${target.id}`, line);
-    const sameChip = chip && lines.repeated(`chip ${chip}`, line);
+    const sameAnimal = target && lines.get(`animal ${target.id}`);
+    const sameChip = chip && lines.get(`chip ${chip}`);
     if (sameAnimal) problems.id = `Line ${sameAnimal} is about the same animal.`;
     else if (sameChip) problems.microchip = `Line ${sameChip} has the same microchip.`;
     if (!target && !problems.id) {
@@ -141,15 +144,19 @@ export function comparer(store) {
       },
     };
     if (Object.keys(problems).length) return row;
+    if (target) lines.set(`animal ${target.id}`, line);
+    if (chip) lines.set(`chip ${chip}`, line);
+    if (newName !== undefined && category.id && !newCategories.has(category.id)) newCategories.set(category.id, newName);
     if (!target) {
       const withStatus = defaultStatus ? { ...members, status: defaultStatus } : members;
       const filled = Object.fromEntries(Object.entries(withStatus).filter(([, value]) => value !== null));
       return { ...row, kind: "new", create: nest(filled), categoryId: category.id, difference: summaryOf(filled) };
     }
-    const { patch, texts } = changesOf(target, members);
+    const { patch, expected, texts } = changesOf(target, members);
     const isMoved = category.id !== undefined && category.id !== String(target.categoryId);
+    if (isMoved) expected.categoryId = BigInt(target.categoryId);
     if (isMoved) texts.unshift(`Category: ${categoryName(target.categoryId)} → ${row.shown.category}`);
-    return { ...row, kind: texts.length ? "changed" : "unchanged", update: patch, categoryId: isMoved ? category.id : undefined,
+    return { ...row, kind: texts.length ? "changed" : "unchanged", update: patch, expected, categoryId: isMoved ? category.id : undefined,
       difference: texts.join("\n") };
   };
 }

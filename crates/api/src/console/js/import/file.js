@@ -1,6 +1,6 @@
 // A file to import: its kind, by its content and not by its name, and the tables in it.
 
-import { decode, readRows } from "./text.js";
+import { decode, readRows, utf16Of } from "./text.js";
 import { openWorkbook } from "./xlsx.js";
 import { FileError, Zip } from "./zip.js";
 
@@ -40,8 +40,9 @@ export async function openFile(bytes) {
   if (start.startsWith("\xd0\xcf\x11\xe0")) throw ofOldOffice(bytes);
   const other = OTHERS.find(([pattern]) => pattern.test(start));
   if (other) throw refuse(other[1]);
-  const isUtf16 = /^(?:\xff\xfe|\xfe\xff)/.test(start);
-  if (!isUtf16 && /[\0-\x08\x0e-\x1a]/.test(start)) throw refuse("of an unknown kind");
+  if (!utf16Of(bytes) && /^[^\n]*\0/.test(start.slice(0, 1024))) {
+    throw new FileError("The file is not text, as it has NUL characters. Choose a spreadsheet (.xlsx) or a CSV file.");
+  }
   const { text, encoding } = decode(bytes);
   const markup = text.slice(0, 2000).trimStart();
   if (/^\uFEFF?\s*<(?:!doctype html|html|head|body|table|meta)\b/i.test(markup)) {

@@ -25,7 +25,7 @@ function memberOf(heading = "", words) {
  * @param {string[]} headings
  * @param {Words} words
  */
-export function recognise(headings, words) {
+function recognise(headings, words) {
   const found = headings.map((heading) => memberOf(heading, words));
   /** @type {Map<string, { at: number, isOwn: boolean }[]>} */
   const byMember = new Map();
@@ -64,7 +64,7 @@ const readHeader = (table, at = 0, words) => {
 };
 
 /** Finds the first row that names the columns, if there is one. @param {Table} table @param {Words} words */
-export function findHeader(table, words) {
+function findHeader(table, words) {
   const { length } = table.rows.slice(0, SEARCHED_ROWS);
   for (let at = 0; at < length; at++) {
     const header = readHeader(table, at, words);

@@ -1,13 +1,16 @@
 // The animals of the store that a table is about, by number and by microchip.
 
 import { get } from "../api.js";
-import { can } from "../session.js";
 
 /** @import { ImportRecord, Pet, Result } from "../../types" */
 
 /** Animals per request, and requests at a time: the till needs connections, too. */
 const PER_REQUEST = 100;
 const PARALLEL = 3;
+/** More microchips than this are not looked up one by one, if reading all animals takes fewer requests. */
+const MAX_SINGLE_CHIPS = 200;
+/** The requests that a preview is worth. Beyond, the service finds out which microchips are taken. */
+const MAX_REQUESTS = 5000;
 
 /**
  * Runs tasks, a few at a time. Stops at the first error.
@@ -16,7 +19,8 @@ const PARALLEL = 3;
  * @param {(done: number, all: number) => void} progress
  */
 async function runAll(tasks, signal, progress) {
-  let [next, done] = [0, 0];
+  let next = 0;
+  let done = 0;
   const work = async () => {
     while (next < tasks.length && !signal.aborted) {
       await tasks[next++]();
@@ -28,7 +32,7 @@ async function runAll(tasks, signal, progress) {
 
 /**
  * Finds the animals that have the numbers and the microchips of records. A microchip is that of an animal which is not
- * sold; for many of them, reading all animals takes fewer requests.
+ * sold. `unknownChips` is the number of those that were not looked up.
  * @param {ImportRecord[]} records
  * @param {AbortSignal} signal
  * @param {(done: number, all: number) => void} progress
@@ -44,26 +48,29 @@ export async function findAnimals(records, signal, progress) {
       if (pet.microchip && pet.status !== "sold") byChip.set(pet.microchip, pet);
     }
   };
-  if (!can("pets:read")) return { byId, byChip };
+
   const ids = [...new Set(records.flatMap(({ id }) => id ?? []))];
-  const chips = [...new Set(records.flatMap(({ members }) => members.microchip ?? []))];
-  const { total } = chips.length > PER_REQUEST ? (await get("store/inventory", signal)).data : { total: Infinity };
-  if (total / PER_REQUEST < ids.length / PER_REQUEST + chips.length) {
+  const byNumber = [];
+  for (let at = 0; at < ids.length; at += PER_REQUEST) {
+    byNumber.push(async () => take((await get(`pets?limit=${PER_REQUEST}&id=${ids.slice(at, at + PER_REQUEST)}`, signal)).data));
+  }
+  await runAll(byNumber, signal, progress);
+
+  // Those of the animals that were found by number are known: all, if the table is an export of the store.
+  const chips = [...new Set(records.flatMap(({ members }) => members.microchip ?? []))].filter((chip) => !byChip.has(chip));
+  const { total } = chips.length > MAX_SINGLE_CHIPS ? (await get("store/inventory", signal)).data : { total: Infinity };
+  const pages = Math.ceil(total / PER_REQUEST);
+  if (Math.min(pages, chips.length) > MAX_REQUESTS) return { byId, byChip, unknownChips: chips.length };
+  if (pages < chips.length) {
+    const wanted = new Set(chips);
     let done = 0;
-    for (let next = "?limit=100"; next;) {
+    for (let next = `?limit=${PER_REQUEST}`; next;) {
       /** @type {Result} */
       const page = await get(`pets${next}`, signal);
-      take(page.data);
+      take(page.data.filter((/** @type {Pet} */ { microchip = "" }) => wanted.has(microchip)));
       next = page.next ?? "";
       progress((done += page.data.length), Math.max(total, done));
     }
-    return { byId, byChip };
-  }
-  const tasks = [];
-  for (let at = 0; at < ids.length; at += PER_REQUEST) {
-    tasks.push(async () => take((await get(`pets?limit=100&id=${ids.slice(at, at + PER_REQUEST)}`, signal)).data));
-  }
-  for (const chip of chips) tasks.push(async () => take((await get(`pets?microchip=${chip}&limit=100`, signal)).data));
-  await runAll(tasks, signal, progress);
-  return { byId, byChip };
+  } else await runAll(chips.map((chip) => async () => take((await get(`pets?microchip=${chip}&limit=${PER_REQUEST}`, signal)).data)), signal, progress);
+  return { byId, byChip, unknownChips: 0 };
 }

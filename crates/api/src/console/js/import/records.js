@@ -1,12 +1,14 @@
 // The rows of a table as members of animals, or what is wrong with them. Nothing here depends on the store.
 
-import { unescapeFormula } from "../csv.js";
+import { unescapeAndTrim, unescapeText } from "../csv.js";
 import { animal } from "../members.js";
-import { DIGITS, decimal } from "../price.js";
-import { parseAmount } from "../typed-price.js";
+import { chipOf } from "../microchip.js";
+import { decimal } from "../price.js";
+import { DateError, readDate } from "./dates.js";
+import { PriceError, readPrice } from "./prices.js";
 import { simplify } from "./words.js";
 
-/** @import { ImportRecord, Mapping, Member, Row } from "../../types" */
+/** @import { DateColumn, ImportRecord, Mapping, Member, Row } from "../../types" */
 
 const LIMIT = 2n ** 63n;
 const MAX_AMOUNT = 1_000_000_000_000;
@@ -38,10 +40,12 @@ export const isInt64 = (text = "") => /^[+-]?\d{1,19}$/.test(text) && BigInt(tex
 /** A problem of a cell: its message names the column already. */
 class CellError extends Error {}
 
-const dateOf = (text = "") => {
-  const isDate = /^\d{4}-\d\d-\d\d$/.test(text) && new Date(`${text}T00:00Z`).toJSON()?.startsWith(text);
-  if (isDate && text >= EARLIEST && text <= latest()) return text;
-  throw new CellError(`“${text}” must be a date from ${EARLIEST} to ${latest()}, as YYYY-MM-DD.`);
+/** @param {DateColumn} [column] */
+const dateOf = (text = "", column) => {
+  const date = readDate(text, column);
+  const isDate = date && new Date(`${date}T00:00Z`).toJSON()?.startsWith(date);
+  if (isDate && date >= EARLIEST && date <= latest()) return date;
+  throw new CellError(`“${text}” must be a date from ${EARLIEST} to ${latest()}, such as 2025-12-31 or 31.12.2025.`);
 };
 
 const textOf = (text = "", max = 100, hasLines = false) => {
@@ -52,21 +56,17 @@ const textOf = (text = "", max = 100, hasLines = false) => {
   return text;
 };
 
-const chipOf = (text = "") => {
-  const digits = text.replace(/[\s-]/g, "");
-  if (/^(?:\d{9}|\d{10}|\d{15})$/.test(digits)) return digits;
+const readChip = (text = "") => {
+  const chip = chipOf(text);
+  if (chip) return chip;
   throw new CellError(`“${text.trim()}” must be 9, 10 or 15 digits.`);
 };
 
 /** @param {Mapping} mapping */
 function priceOf(text = "", code = "", mapping) {
-  const currency = code.trim().toUpperCase() || mapping.currency;
-  if (!currency) throw new CellError("The currency is missing.");
-  if (!DIGITS.has(currency)) throw new CellError(`“${currency}” is not the code of a currency, such as EUR.`);
-  const amount = parseAmount(text, currency);
+  const { amount, currency } = readPrice(text, code, mapping);
   if (amount === null || amount > MAX_AMOUNT) {
-    const example = decimal({ amount: 145_000, currency });
-    throw new CellError(`“${text.trim()}” must be an amount such as ${example}, without thousands separators.`);
+    throw new CellError(`“${text.trim()}” must be an amount such as ${decimal({ amount: 145_000, currency })}.`);
   }
   return { amount, currency };
 }
@@ -92,9 +92,10 @@ function flagOf(text = "", status = "", mapping) {
   return answer === "yes" ? status : answer === "no" ? "available" : choiceOf(text, "status", mapping);
 }
 
-/** A category by its number, its name or both. @param {string | undefined} number @param {string | undefined} name */
-function categoryOf(number = "", name = "") {
-  const [digits, text] = [number.trim(), unescapeFormula(name).trim()];
+/** A category by its number, its name or both. @param {string} number @param {string} name @param {Mapping} mapping */
+function categoryOf(number, name, { words }) {
+  const digits = number.trim();
+  const text = unescapeAndTrim(name, words.errors);
   if (digits && !isInt64(digits)) throw new CellError(`“${digits}” is not a whole number of 64 bits.`);
   if (!digits && !text) throw new CellError("A category is missing.");
   return { ...(digits && { id: String(BigInt(digits)) }), ...(text && { name: text }) };
@@ -111,15 +112,15 @@ function valueOf(column = "", text = "", mapping, cell) {
   if (column.startsWith("status=")) return flagOf(text, column.slice("status=".length), mapping);
   if (column === "status" || column === "sex") return choiceOf(text, column, mapping);
   if (column.startsWith("metadata.")) {
-    if (KEY.test(column)) return textOf(unescapeFormula(text), 500);
+    if (KEY.test(column)) return textOf(unescapeText(text, mapping.words.errors), 500);
     throw new CellError("Its name must be 1 to 40 letters (A to Z), digits, hyphens or underscores.");
   }
   const { kind, max } = MEMBERS.get(column) ?? {};
   if (kind === "price") return priceOf(text, cell("currency"), mapping);
-  if (kind === "chip") return chipOf(text);
-  if (kind === "birth" || kind === "date") return dateOf(text.trim());
-  const free = unescapeFormula(text);
-  return textOf(TRIMMED.includes(column) ? free.trim() : free, kind === "lines" ? 2000 : max, kind === "lines");
+  if (kind === "chip") return readChip(text);
+  if (kind === "birth" || kind === "date") return dateOf(text.trim(), mapping.dates?.get(column));
+  const read = TRIMMED.includes(column) ? unescapeAndTrim : unescapeText;
+  return textOf(read(text, mapping.words.errors), kind === "lines" ? 2000 : max, kind === "lines");
 }
 
 /**
@@ -138,7 +139,7 @@ export function readRecord({ line, cells }, mapping) {
     try {
       return read();
     } catch (error) {
-      if (!(error instanceof CellError)) throw error;
+      if (!(error instanceof CellError || error instanceof DateError || error instanceof PriceError)) throw error;
       record.problems[column] = error.message;
     }
   };
@@ -153,10 +154,11 @@ export function readRecord({ line, cells }, mapping) {
       if (!record.problems[column]) record.members[member] = value ?? (member === "status" && mapping.defaultStatus || null);
     }
   }
-  const [number, name] = [cell("categoryId"), cell("category")];
+  const number = cell("categoryId");
+  const name = cell("category");
   const hasCategory = columns.includes("category") || columns.includes("categoryId");
   if (hasCategory && !record.problems.category && !record.problems.categoryId) {
-    record.category = attempt(columns.includes("category") ? "category" : "categoryId", () => categoryOf(number, name));
+    record.category = attempt(columns.includes("category") ? "category" : "categoryId", () => categoryOf(number, name, mapping));
   }
   checkWhole(record, mapping);
   return record;

@@ -5,16 +5,19 @@ import { button, el, fill } from "../dom.js";
 import { count, plural } from "../format.js";
 import { table } from "../list.js";
 import { key } from "../session.js";
+import { confirmUndo, showUndo } from "../undo/undo-step.js";
 import { outcomeText, saveRejected } from "./check-step.js";
 import { RESUME_WITHIN } from "./job.js";
-import { showUndo } from "./undo-step.js";
 
 /** @import { RejectedRow } from "../../types" */
 /** @import { ImportJob } from "./job.js" */
 
 const MAX_SHOWN = 200;
 const CANCELLING = "Cancelling…";
+export const ANOTHER = "Import another file";
+const STOPPED = "The import was stopped, because it was undone or the file was imported again";
 const HINT = "You can use other screens while it runs. Keep this tab open; if it is closed, the import can be resumed here.";
+const UNKEPT = "You can use other screens while it runs. Keep this tab open: this browser has no space to keep the import, so it cannot be resumed.";
 
 /** @type {{ job: ImportJob, problem: string, isOver: boolean } | null} the import of this tab, until its report was seen */
 let current = null;
@@ -48,7 +51,7 @@ async function run() {
   const running = job.run(() => paint());
   paint();
   const problem = await running;
-  if (job.isDone) return finish();
+  if (job.isDone || job.isStopped) return finish();
   if (current.problem === CANCELLING) return;
   current.problem = problem ?? "Paused.";
   if (problem) retries.add(run);
@@ -83,9 +86,12 @@ export function showRun(root, end, another) {
   if (!current) return another();
   const { job } = current;
   const progress = el("progress", { max: job.total, "aria-label": "Progress" });
-  const [text, notice, actions] = [el("p.digits"), el("p", { role: "status" }), el("div.bar")];
+  const text = el("p.digits");
+  const notice = el("p", { role: "status" });
+  const actions = el("div.bar");
+  const hint = el("p.hint");
   fill(root, el("div.drop", el("h2", { tabindex: -1 }, `Importing ${job.kept.name}`), progress, text, notice, actions,
-    el("p.hint", HINT)));
+    hint));
   let state = "";
   paint = () => {
     if (!current) return;
@@ -93,6 +99,7 @@ export function showRun(root, end, another) {
     progress.value = job.done;
     text.textContent = progressText(job);
     notice.textContent = current.problem;
+    hint.textContent = job.isKept ? HINT : UNKEPT;
     if (job.state === state) return;
     state = job.state;
     const pause = () => {
@@ -121,14 +128,17 @@ function showReport(root, end, another) {
     forget();
     another();
   };
+  const undo = async () => {
+    if (await confirmUndo(past) && !end.aborted) showUndo(root, past, end, { label: ANOTHER, go: close });
+  };
   const leftOut = `${plural(rejected.length, "row was", "rows were")} left out. Save them, correct them, and import them again.`;
   fill(root, el("div.drop", { role: "status" }, title,
-    left > 0 && el("p", `The import was cancelled: ${plural(left, "row was", "rows were")} not imported.`),
+    left > 0 && el("p", `${job.isStopped ? STOPPED : "The import was cancelled"}: ${plural(left, "row was", "rows were")} not imported.`),
     rejected.length > 0 && el("p", leftOut),
     el("div.bar", el("a.btn.primary", { href: "#/animals", onclick: forget }, "Show animals"),
       rejected.length > 0 && button("Save the rows that were left out", "", () => saveRejected(kept.headings, rejected)),
-      button("Import another file", "", close),
-      added + changed > 0 && button("Undo…", "danger", () => showUndo(root, past, end, close), { "data-write": true }))),
+      button(ANOTHER, "", close),
+      added + changed > 0 && button("Undo…", "danger", undo, { "data-write": true }))),
     rejected.length > 0 && rejectedTable(rejected));
   title.focus();
 }

@@ -1,6 +1,11 @@
 // The words that headings and cells have in several languages. `petstore import` has the same list.
 
+import { animal } from "../members.js";
+
 /** @import { WordList, Words } from "../../types" */
+
+/** The names of the members that have a column. */
+const OWN_NAMES = animal.names.filter((name) => name !== "metadata");
 
 /** @type {Map<string, string>} the few texts that a column of a long table repeats */
 const simplified = new Map();
@@ -19,16 +24,25 @@ export function simplify(text = "") {
 const invert = (list) => new Map(Object.entries(list).flatMap(([name, words]) =>
   [...words, name].map((word) => /** @type {[string, string]} */ ([simplify(word), name]))));
 
+/** @param {Record<string, string[]>} list @returns {Map<string, string[]>} all names of each word */
+function invertAll(list) {
+  /** @type {Map<string, string[]>} */
+  const names = new Map();
+  for (const [name, words] of Object.entries(list)) for (const word of words) names.set(word, [...(names.get(word) ?? []), name]);
+  return names;
+}
+
 /** @param {WordList} list @returns {Words} */
-export function indexWords({ headings, flags, values, errors }) {
+export function indexWords({ headings, flags, values, errors, signs }) {
   return {
-    members: new Map(Object.keys(headings).map((name) => [simplify(name), name])),
+    members: new Map([...OWN_NAMES, ...Object.keys(headings)].map((name) => [simplify(name), name])),
     headings: invert(headings),
     flags: invert(flags),
     status: invert(values.status),
     sex: invert(values.sex),
     flag: invert(values.flag),
     errors: new Set(errors),
+    signs: invertAll(signs),
   };
 }
 

@@ -103,7 +103,9 @@ async function readTexts(zip, path) {
 
 /** Collects the text of `t` elements, except in `rPh`, which says how Japanese text is pronounced. */
 function textCollector() {
-  let [text, isText, isPhonetic] = ["", false, false];
+  let text = "";
+  let isText = false;
+  let isPhonetic = false;
   return {
     open(name = "") {
       if (name === "t") isText = !isPhonetic;
@@ -165,7 +167,12 @@ async function readSheet(zip, path, { is1904, texts, kinds }) {
   const inline = textCollector();
   /** @type {Row} */
   let row = { line: 0, cells: [] };
-  let [count, column, type, style, value, isValue] = [0, 0, "", 0, "", false];
+  let count = 0;
+  let column = 0;
+  let type = "";
+  let style = 0;
+  let value = "";
+  let isValue = false;
 
   const cellText = () => {
     if (type === "inlineStr") return inline.take();

@@ -1,7 +1,7 @@
 // A reader of the XML in spreadsheets: elements, attributes and text, without namespaces and document types. It takes a
 // text in pieces, so that a long sheet is never in memory as a whole, and works without a browser.
 
-import { pacer } from "./pace.js";
+import { pacer } from "../pace.js";
 import { FileError } from "./zip.js";
 
 /** @import { XmlHandler } from "../../types" */
@@ -14,7 +14,7 @@ const BROKEN = "The file is damaged: a part of it cannot be read.";
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
 
 /** Resolves references such as `&amp;` and `&#10;`. */
-export const unescapeXml = (text = "") => !text.includes("&") ? text
+const unescapeXml = (text = "") => !text.includes("&") ? text
   : text.replace(/&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|(\w+));/gi, (all, hex, digits, name) => {
     if (name) return ENTITIES[name] ?? all;
     const code = hex ? parseInt(hex, 16) : Number(digits);

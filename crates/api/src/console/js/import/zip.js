@@ -5,8 +5,11 @@
 /** The maximum size of all files that are read from one archive, before compression. */
 const MAX_INFLATED = 1 << 30;
 const MAX_ENTRIES = 10_000;
-const [END, ENTRY, FILE] = [0x06054b50, 0x02014b50, 0x04034b50];
-const [STORED, DEFLATED] = [0, 8];
+const END = 0x06054b50;
+const ENTRY = 0x02014b50;
+const FILE = 0x04034b50;
+const STORED = 0;
+const DEFLATED = 8;
 const BROKEN = "The file is damaged: it is not complete, or it was changed on its way.";
 
 /** The reason why a file cannot be imported, for a person. */

@@ -1,4 +1,4 @@
-// The bar for the animals that are selected: their number, all that match, and what can be done with them.
+// The bar for the animals that are selected: their number, all matching animals, and what can be done with them.
 
 import { ApiError, get } from "../api.js";
 import { act, load, message, toast } from "../app.js";
@@ -9,19 +9,31 @@ import { loadStyles } from "../styles.js";
 import { askMember } from "./change.js";
 import { changeMany } from "./run.js";
 
-/** @import { ManyOptions, MemberChange, Result } from "../../types" */
+/** @import { ManyOptions, MemberChange, Pet, Result } from "../../types" */
 /** @import { Selection } from "../selection.js" */
 
 /** More ids than this are not collected. */
 const MAX_SELECTED = 50_000;
+/** More animals than this are not printed at once. */
+const MAX_PRINTED = 1000;
 /** The number of ids that a request can name. */
 const MAX_IDS = 100;
+/** Loading shows its progress after so many milliseconds. */
+const PROGRESS_AFTER = 2000;
 const MEMBERS = /** @type {const} */ ({ status: "Status", categoryId: "Category", location: "Location", price: "Price" });
 
 await loadStyles("many.css");
 
 /** The selected animals, newest first. @param {Selection} picked */
 const sorted = ({ ids }) => [...ids].sort((a, b) => b - a);
+
+/** The lists that have these animals. @param {number[]} ids */
+const pathsOf = (ids) => Array.from({ length: Math.ceil(ids.length / MAX_IDS) }, (_, at) =>
+  `pets?limit=${MAX_IDS}&sort=desc&id=${ids.slice(at * MAX_IDS, (at + 1) * MAX_IDS)}`);
+
+/** Animals may have been deleted since they were selected. */
+const warnOfDeleted = (number = 0) =>
+  number > 0 && toast(`${plural(number, "animal was", "animals were")} deleted since, and left out.`, "danger");
 
 /** Moves between the buttons, as in every toolbar. @param {KeyboardEvent} event */
 function moveInBar({ key, currentTarget, target }) {
@@ -50,18 +62,24 @@ export function selectionBar(picked, { section, path, total, categoryId, end }) 
   const save = button("Export", "small", () => act(save, async () => {
     const { exportAnimals } = await load(import("../export.js"));
     const ids = sorted(picked);
-    const paths = Array.from({ length: Math.ceil(ids.length / MAX_IDS) }, (_, at) =>
-      `pets?limit=${MAX_IDS}&sort=desc&id=${ids.slice(at * MAX_IDS, (at + 1) * MAX_IDS)}`);
-    const saved = await exportAnimals(paths, (done) => (save.textContent = done));
-    if (saved < ids.length) toast(`${plural(ids.length - saved, "animal was", "animals were")} deleted since, and left out.`, "danger");
+    const saved = await exportAnimals(pathsOf(ids), (done) => (save.textContent = done));
+    warnOfDeleted(ids.length - saved);
   }).finally(() => (save.textContent = "Export")), { title: "Save the selected animals as CSV" });
+  const print = button("Print", "small", () => act(print, async () => {
+    const ids = sorted(picked);
+    if (ids.length > MAX_PRINTED) return toast(`Up to ${count(MAX_PRINTED)} animals are printed at once: select fewer.`, "danger");
+    const [{ printAnimals }, pets] = await Promise.all([load(import("../print/animals.js")), loadAnimals(ids)]);
+    if (!pets) return;
+    warnOfDeleted(ids.length - pets.length);
+    if (pets.length) await printAnimals(pets, "labels");
+  }), { title: "Print labels or cage cards of the selected animals" });
   const remove = button("Delete", "small danger", async () => {
     const animals = plural(picked.ids.size, "animal");
-    const isSure = await confirm(`Delete ${animals}?`, "Reserved animals are kept. You can undo this.", `Delete ${animals}`);
+    const isSure = await confirm(`Delete ${animals}?`, "Reserved animals are kept. You can undo this; photos can be restored for 24 hours.", `Delete ${animals}`);
     if (isSure) apply({ name: "Deleted animals", effect: (done) => `${plural(done, "animal was", "animals were")} deleted.` });
   }, { "data-write": true });
 
-  const choices = el("div.many-choices", el("div.many-count", number, all), el("div.many-tools", members, save, remove), clear);
+  const choices = el("div.many-choices", el("div.many-count", number, all), el("div.many-tools", members, save, print, remove), clear);
   const work = el("div.many-work", { hidden: true });
   const element = el("div.many", { role: "toolbar", "aria-label": "Selected animals", hidden: true,
     onclick: (/** @type {Event} */ { target }) => choices.contains(/** @type {Node} */ (target)) && (opener = /** @type {HTMLElement} */ (target)),
@@ -102,6 +120,30 @@ export function selectionBar(picked, { section, path, total, categoryId, end }) 
       paint();
       if (hadFocus && !element.hidden) opener?.focus();
     },
+  };
+
+  /** Loads animals, and shows the progress if that takes long. Returns null if it is cancelled. @param {number[]} ids */
+  const loadAnimals = async (ids) => {
+    const walk = new AbortController();
+    const cancel = button("Cancel", "small", () => walk.abort());
+    const signal = AbortSignal.any([end, walk.signal]);
+    /** @type {Pet[]} */
+    const pets = [];
+    const paint = () => bar.progress(`Loading ${count(pets.length)} of ${count(ids.length)}`, pets.length, ids.length, cancel);
+    const timer = setTimeout(paint, PROGRESS_AFTER);
+    try {
+      for (const path of pathsOf(ids)) {
+        pets.push(...(await get(path, signal)).data);
+        if (isBusy) paint();
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      return null;
+    } finally {
+      clearTimeout(timer);
+      if (isBusy) bar.idle();
+    }
+    return pets;
   };
 
   /** Selects everything that matches, page by page. */

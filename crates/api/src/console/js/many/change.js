@@ -31,7 +31,9 @@ export function askMember(name, size, initial, apply) {
   const hint = canBeEmpty && el("p.hint", `Leave it empty to remove the ${label.toLowerCase()}.`);
   const content = [fields.grid((member) => member.label === label), hint];
   formDialog([`${label} of ${plural(size, "animal")}`, `Change ${plural(size, "animal")}`], content, async () => {
-    const value = animal.changes(await fields.complete())[name] ?? null;
+    // Only a category is created: without any, “New category…” is chosen in the field that is not shown, too.
+    const values = name === "categoryId" ? await fields.complete() : fields.values;
+    const value = animal.changes(values)[name] ?? null;
     const text = textOf(name, value);
     const effect = `${text ? "the" : "no"} ${label.toLowerCase()}${text && ` ${text}`}`;
     apply({ name: `${label}: ${text || "none"}`, update: { [name]: value },

@@ -1,28 +1,23 @@
 // Changes many animals, reports, and undoes it.
 
 import { ApiError } from "../api.js";
-import { message, retries, sentenceOf, toast } from "../app.js";
+import { act, load, message, retries, toast } from "../app.js";
 import { BatchJob, batchesOf, newBatchId } from "../batches.js";
-import { escapeFormula, saveCsv } from "../csv.js";
+import { loadEscape, saveCsv } from "../csv.js";
 import { dialog } from "../dialogs.js";
 import { button, el } from "../dom.js";
 import { count, plural } from "../format.js";
-import { isTooOld, remember, undo } from "../import/history.js";
-import { TOO_OLD, keptTable, reasonTable } from "../import/undo-step.js";
 import { names } from "../names.js";
 import { key } from "../session.js";
+import { remember } from "../undo/past-batches.js";
+import { loadNames, reasonOf, reasonTable } from "../undo/reasons.js";
+import { TOO_OLD } from "../undo/undo-step.js";
+import { isTooOld, undo } from "../undo/undo.js";
 
-/** @import { BatchResult, ManyBar, MemberChange, PastImport, RejectedAnimal } from "../../types" */
+/** @import { BatchResult, ManyBar, MemberChange, PastBatch, RejectedAnimal } from "../../types" */
 
-const MAX_NAMED = 200;
-/** How long a message offers to undo, in milliseconds. */
+/** The time for which a message offers to undo, in milliseconds. */
 const UNDO_FOR = 10_000;
-/** The usual reasons in words for people. */
-const REASONS = new Map(Object.entries({
-  pet_reserved: "It is reserved: complete or cancel its order first.",
-  pet_sold: "It was sold with an order: return the order first.",
-  not_found: "It was deleted since.",
-}));
 
 /** @type {Set<ManyJob>} */
 const running = new Set();
@@ -48,16 +43,16 @@ class ManyJob extends BatchJob {
     for (const [at, { id }] of rows.entries()) {
       const { status, error } = results[at];
       if (status < 400) this.changed.push(id);
-      else this.rejected.push({ id, reason: REASONS.get(error?.code ?? "") ?? sentenceOf(error?.message.replace(/^[\w.-]+: /, "") ?? `Rejected with ${status}.`) });
+      else this.rejected.push({ id, reason: reasonOf(error?.code, error?.message ?? `Rejected with ${status}.`) });
     }
     if (this.changed.length) remember(this.past);
   }
 
-  /** Its entry in the history, as far as it is done. @returns {PastImport} */
+  /** Its entry in the history, as far as it is done. @returns {PastBatch} */
   get past() {
     const { name, update } = this.change;
     const done = this.changed.length;
-    return { id: this.id, name, time: this.#time, added: 0, changed: update ? done : 0, deleted: update ? 0 : done };
+    return { id: this.id, name, kind: "change", time: this.#time, added: 0, changed: update ? done : 0, deleted: update ? 0 : done };
   }
 }
 
@@ -117,34 +112,37 @@ function asReport(box) {
 /** Lists what was not changed, with the reasons. Returns whether all is to be undone. @param {ManyJob} job @returns {Promise<boolean>} */
 async function report(job) {
   const { rejected, changed, change } = job;
-  await names.load([], rejected.slice(0, MAX_NAMED).map(({ id }) => id));
+  await loadNames(rejected);
   const left = job.total - job.done;
   const verb = change.update ? "changed" : "deleted";
   return new Promise((resolve) => {
-    const save = () => saveCsv("not-changed.csv", [["id", "name", "problem"],
-      ...rejected.map(({ id, reason }) => [String(id), escapeFormula(names.pets.get(id) ?? ""), reason])]);
+    const save = button("Save the list", "", () => act(save, async () => {
+      const escape = await load(loadEscape());
+      saveCsv("not-changed.csv", [["id", "name", "problem"],
+        ...rejected.map(({ id, reason }) => [String(id), escape(names.pets.get(id)), reason])]);
+    }));
     const box = dialog(rejected.length ? `${plural(rejected.length, "animal was", "animals were")} not ${verb}` : "Cancelled",
       el("p", change.effect(changed.length), left > 0 && ` ${plural(left, "animal was", "animals were")} not ${verb}, because you cancelled.`),
       rejected.length > 0 && reasonTable(rejected),
       el("div.actions", button("Close", "primary", () => box.close(), { autofocus: true }),
-        rejected.length > 0 && button("Save the list", "", save),
+        rejected.length > 0 && save,
         changed.length > 0 && button("Undo", "danger", () => (resolve(true), box.close()), { "data-write": true })));
     asReport(box);
     box.addEventListener("close", () => resolve(false));
   });
 }
 
-/** @param {PastImport} past @param {ManyBar} bar */
+/** @param {PastBatch} past @param {ManyBar} bar */
 const undoMany = (past, bar) => inTurn(async () => {
   const total = past.changed + (past.deleted ?? 0);
   const paint = (undone = 0) => bar.progress(`Undoing ${count(undone)} of ${count(total)}`, undone, total);
   paint();
   try {
-    const { undone, kept } = await undo(past, paint);
+    const { undone, kept } = await undo(past.id, paint);
     const text = `${plural(undone, "animal is", "animals are")} as before.`;
-    if (!kept.length) return toast(text);
-    await names.load([], kept.slice(0, MAX_NAMED).map(({ id }) => id));
-    const box = dialog(`${plural(kept.length, "animal was", "animals were")} kept`, el("p", text), keptTable(kept),
+    if (!kept.length) return void toast(text);
+    await loadNames(kept);
+    const box = dialog(`${plural(kept.length, "animal was", "animals were")} kept`, el("p", text), reasonTable(kept),
       el("div.actions", button("Close", "primary", () => box.close(), { autofocus: true })));
     asReport(box);
   } catch (error) {

@@ -3,23 +3,27 @@
 import { go, itemHref } from "../address.js";
 import { animalFields } from "../animal-form.js";
 import { ApiError, get, getKept, send } from "../api.js";
-import { actButton, loadOrRetry, message, toast } from "../app.js";
+import { act, actButton, load, loadOrRetry, message, toast } from "../app.js";
 import { animalDetails, saleDetails } from "../details.js";
 import { confirm } from "../dialogs.js";
 import { button, closeLink, el, fill, nameOf, replace } from "../dom.js";
 import { ago } from "../format.js";
 import { formOf } from "../forms.js";
+import { historyOf } from "../history.js";
 import { animal } from "../members.js";
 import { names } from "../names.js";
 import { postOnce } from "../once.js";
+import { photoSection } from "../photos/section.js";
 import { isLost, sellAnimal } from "../sale.js";
 import { can } from "../session.js";
-import { left, timeOf, when } from "../times.js";
+import { loadStyles } from "../styles.js";
+import { left, when } from "../times.js";
 import { typedPrice } from "../typed-price.js";
 import { watch } from "../unsaved.js";
-import { describe } from "../words.js";
 
 /** @import { Child, Content, Order, Pet, StoreEvent, Values } from "../../types" */
+
+await Promise.all(["log.css", "photos.css"].map(loadStyles));
 
 /** A change is tried again this often while others change the animal. */
 const ATTEMPTS = 5;
@@ -39,9 +43,8 @@ export function animalPanel(pet, list) {
   const { id } = pet;
   /** @type {Order | null | undefined} its latest order; null: it has none; undefined: not known */
   let order;
-  /** @type {StoreEvent[]} newest first */
-  let events = [];
-  let olderQuery = "";
+  /** @type {StoreEvent | undefined} its latest event */
+  let last;
   /** The values that the form started from. */
   let base = animal.valuesOf(pet);
   let isDeleted = false;
@@ -56,28 +59,35 @@ export function animalPanel(pet, list) {
   const discard = button("Discard", "", () => {
     fields.values = base = animal.valuesOf(pet);
     edit(false);
-  });
+  }, { "data-discard": true });
   const form = formOf("Save changes", [conflict, ...fields.elements], () => save(), discard, fields.explain);
   form.hidden = true;
   const details = el("div");
   const editButton = button("Edit", "small", () => edit(true), { "data-edit": true }, el("kbd", { "aria-hidden": "true" }, "e"));
-  const history = el("ol.log");
-  const older = actButton("Look further back", "small", () => loadHistory(olderQuery));
-  older.hidden = true;
+  const history = historyOf(`pets/${id}`, end.signal, (newest) => {
+    last = newest;
+    paint();
+  });
+  const printButton = button("Print…", "small", () => act(printButton, async () => {
+    const { printAnimals } = await load(import("../print/animals.js"));
+    await printAnimals([pet], "cards");
+  }), { title: "Print a cage card or a label" });
   const remove = actButton("Delete animal…", "small danger quiet", async () => {
     if (!(await confirm(`Delete ${pet.name}?`, "This cannot be undone. Its orders remain.", "Delete"))) return;
     await send("DELETE", `pets/${id}`);
     leave();
   });
-  const element = el("aside.panel", { "aria-label": "Animal" }, title, meta, problem, sale,
-    el("div.bar.head", el("h3", "Details"), can("pets:write") && editButton), details, can("pets:write") && form, el("h3", "History"), history, el("div.foot", older, can("pets:write") && remove),
+  const element = el("aside.panel", { "aria-label": "Animal" });
+  const photos = photoSection(() => pet, (photos) => update({ ...pet, photos }), element, end.signal);
+  fill(element, photos.element, title, meta, problem, sale,
+    el("div.bar.head", el("h3", "Details"), printButton, can("pets:write") && editButton), details, can("pets:write") && form, el("h3", "History"), history.element, el("div.foot", can("pets:write") && remove),
     closeLink("animals"));
 
   const isTyped = () => {
     const typed = fields.values;
     return animal.names.some((name) => typed[name] !== base[name]);
   };
-  /** Whether its order decides about its status. */
+  /** True if its order decides about its status. */
   const isClaimed = () => Boolean(pet.status && order?.status === CLAIMS[pet.status]);
   /** Another animal may be shown by now. */
   const warn = (/** @type {Content[]} */ ...content) => {
@@ -87,7 +97,7 @@ export function animalPanel(pet, list) {
   };
 
   const paint = () => {
-    const [last] = events;
+    photos.paint();
     title.textContent = title.title = pet.name;
     meta.textContent = `${names.category(pet.categoryId)} · id ${id}` +
       (last ? ` · changed ${ago(last.time)} by ${names.who(last.keyid)}` : "");
@@ -130,8 +140,8 @@ export function animalPanel(pet, list) {
     if (!order || !isClaimed()) {
       return [notice("", `Marked as ${status}${order === undefined ? "" : ", without an order"}`), isOrderKnown ? [offer("Make available")] : []];
     }
-    const { id, updatedAt, expiresAt } = order;
-    if (status === "sold") return [notice("", `Sold, order ${id}`, when(updatedAt)), steps(step("Return", "return", ""))];
+    const { id, updatedAt, completedAt = updatedAt, expiresAt } = order;
+    if (status === "sold") return [notice("", `Sold, order ${id}`, when(completedAt)), steps(step("Return", "return", ""))];
     return [notice("warn", `Reserved, order ${id}`, left(expiresAt)),
       steps(step("Complete sale", "complete", "primary"), step("Cancel", "cancel", ""))];
   };
@@ -145,8 +155,8 @@ export function animalPanel(pet, list) {
     const [{ data }] = await Promise.all([get(`pets?id=${id}`), loadOrder()]);
     if (data[0]) update(data[0]);
     const now = pet.status === "pending" ? "reserved" : (pet.status ?? "not for sale");
-    warn(`Somebody was faster: ${pet.name} is ${now}${isClaimed() ? `, order ${order?.id}` : ""}.`);
-    // Not on a button that would change the order of somebody else.
+    warn(`Another person was faster: ${pet.name} is ${now}${isClaimed() ? `, order ${order?.id}` : ""}.`);
+    // Not on a button that would change the order of another person.
     title.focus();
   };
 
@@ -191,7 +201,8 @@ export function animalPanel(pet, list) {
   /** Takes a new state, but not over what the user has typed. @param {Pet} now */
   const update = (now) => {
     pet = now;
-    const [typed, values] = [fields.values, animal.valuesOf(now)];
+    const typed = fields.values;
+    const values = animal.valuesOf(now);
     for (const name of animal.names) if (typed[name] === base[name]) typed[name] = base[name] = values[name];
     fields.values = typed;
     list.take(pet);
@@ -228,7 +239,7 @@ export function animalPanel(pet, list) {
     throw new ApiError(412, "", "Others are changing this animal right now. Try again.");
   };
 
-  /** Shows both versions of an animal that somebody else has changed meanwhile. @param {Pet} pet @param {Values} mine */
+  /** Shows both versions of an animal that another person has changed since it was read. @param {Pet} pet @param {Values} mine */
   const compare = (pet, mine) => {
     if (!element.isConnected) return toast(`${pet.name} was not saved: it was changed while you were editing it.`, "danger");
     const theirs = animal.valuesOf(pet);
@@ -265,27 +276,6 @@ export function animalPanel(pet, list) {
     if (element.isConnected) go(itemHref("animals"));
   };
 
-  /** @param {StoreEvent[]} more */
-  const addEvents = async (more) => {
-    const all = new Map([...events, ...more].map((event) => [event.sequence, event]));
-    events = [...all.values()].sort((a, b) => (a.sequence < b.sequence ? 1 : -1));
-    await names.load(events.map(({ keyid }) => keyid));
-    fill(history, events.map((event, at) => {
-      const text = describe({ ...event, before: events[at + 1]?.data });
-      return el("li", el("span", text[0].toUpperCase() + text.slice(1)), timeOf(event.time));
-    }));
-    if (!olderQuery && older === document.activeElement) title.focus();
-    older.hidden = !olderQuery;
-    paint();
-  };
-
-  const loadHistory = async (query = "") => {
-    const page = await getKept(`events${query}`);
-    olderQuery = page.next ?? "";
-    await addEvents(page.data);
-    return page;
-  };
-
   const loadOrder = async () => {
     if (!can("orders:read")) return;
     const page = await getKept(`store/orders?petId=${id}&sort=desc&limit=1`);
@@ -306,7 +296,6 @@ export function animalPanel(pet, list) {
     return page;
   }, end.signal);
   loadSale();
-  loadOrRetry(() => loadHistory(`?subject=pets/${id}&sort=desc&limit=20`), end.signal);
   const unwatch = watch(() => !form.hidden && !isDeleted && !form.querySelector("[aria-busy]") && isTyped());
 
   return {
@@ -327,7 +316,9 @@ export function animalPanel(pet, list) {
     /** @param {StoreEvent} event */
     onEvent(event) {
       const { type, subject, time, data } = event;
-      if (type.startsWith("order.") && data.petId === id && (data.id !== order?.id || data.updatedAt !== order?.updatedAt)) {
+      const isItsOrder = type.startsWith("order.") && data.petId === id;
+      if (isItsOrder || subject === `pets/${id}`) history.add(event);
+      if (isItsOrder && (data.id !== order?.id || data.updatedAt !== order?.updatedAt)) {
         takeOrder({ ...data, buyer: data.id === order?.id ? order?.buyer : undefined });
         loadSale();
       }
@@ -336,7 +327,6 @@ export function animalPanel(pet, list) {
       // The response to an order arrives before events that are older than it.
       const isOlder = order && Date.parse(time) < Date.parse(order.updatedAt);
       update(isOlder ? { ...data, status: pet.status } : data);
-      addEvents([event]);
     },
   };
 }

@@ -7,13 +7,14 @@ import { act, actButton, load, loadOrRetry, showFailure, titleList, toast } from
 import { STATUSES, statusCounts } from "../counts.js";
 import { button, el, empty, fill } from "../dom.js";
 import { count, plural } from "../format.js";
-import { liveList, newButton, searchField, table } from "../list.js";
-import { matchesSearch, names, searchOf } from "../names.js";
-import { chipOf } from "../scanner.js";
+import { liveList, newButton, partText, searchField, table } from "../list.js";
+import { chipOf } from "../microchip.js";
+import { isUnsearchable, lastEventOf, longSearchNote, matchesSearch, names, searchOf, UNSEARCHABLE } from "../names.js";
 import { selection } from "../selection.js";
 import { can } from "../session.js";
 
 /** @import { animalPanel } from "./animal.js" */
+/** @import { deletedPanel } from "./deleted-animal.js" */
 /** @import { Selection } from "../selection.js" */
 /** @import { Filters, Mount, Pet } from "../../types" */
 
@@ -30,8 +31,9 @@ const readFilters = ({ status = "", categoryId = "", q = "" }) => ({
 export function mount(root, rest, end, filters) {
   const canWrite = can("pets:write");
   let filter = readFilters(filters);
-  /** @type {ReturnType<typeof animalPanel> | null} */
+  /** @type {ReturnType<typeof animalPanel> | ReturnType<typeof deletedPanel> | null} */
   let panel = null;
+  let dismiss = () => {};
 
   /** Shows what else matches. @param {Partial<typeof ALL>} change */
   const find = (change, isTyping = false) => go(hrefOf("animals", rest, { ...filter, ...change }), isTyping && filter.q !== "");
@@ -61,7 +63,7 @@ export function mount(root, rest, end, filters) {
   });
   const bar = el("div.bar", search.element, category, save, newButton(canWrite, "Add animal", add));
 
-  /** What was found by the search stays. So does the animal in the panel. @param {Pet} pet */
+  /** An animal that the search has found stays. So does the animal in the panel. @param {Pet} pet */
   const matches = (pet, isShown = true) => (isShown && panel?.id === pet.id) ||
     ((!filter.status || pet.status === filter.status) &&
     (!filter.categoryId || String(pet.categoryId) === filter.categoryId) &&
@@ -84,9 +86,13 @@ export function mount(root, rest, end, filters) {
       const total = counts.of(filter.status);
       const isEmpty = !size && counts.isEmpty();
       bar.hidden = counts.element.hidden = isEmpty;
-      if (!isLast) return `${count(size)}${total ? ` of ${counts.textOf(total)}` : ""} · scroll for more`;
-      if (size) return plural(size, "animal");
-      if (!isEmpty) return empty("No animal matches", button("Show all animals", "", () => find(ALL)));
+      const note = longSearchNote(filter.q);
+      const noted = (/** @type {HTMLElement} */ text) => (note ? el("div", text, el("p", note)) : text);
+      if (!isLast) return noted(partText(`${count(size)}${total ? ` of ${counts.textOf(total)}` : ""}`));
+      if (size) return noted(el("span", plural(size, "animal")));
+      const showAll = button("Show all animals", "", () => find(ALL));
+      if (isUnsearchable(filter.q)) return empty(UNSEARCHABLE, showAll);
+      if (!isEmpty) return empty("No animal matches", el("p", note), showAll);
       if (!canWrite) return empty("No animals yet", el("p", "Your key can only read."));
       return empty("No animals yet", el("p", "Add the first one, import a spreadsheet, or look around with examples."),
         el("div.actions", actButton("Add the first animal", "primary", add),
@@ -94,9 +100,11 @@ export function mount(root, rest, end, filters) {
     },
   });
 
+  /** The filters as the service takes them. */
+  const sentFilters = () => ({ ...filter, q: searchOf(filter.q) });
   const pathOf = (limit = 50) => {
     const query = new URLSearchParams({ limit: String(limit), sort: "desc" });
-    for (const [name, value] of Object.entries({ ...filter, q: searchOf(filter.q) })) if (value) query.set(name, value);
+    for (const [name, value] of Object.entries(sentFilters())) if (value) query.set(name, value);
     return `pets?${query}`;
   };
 
@@ -105,7 +113,7 @@ export function mount(root, rest, end, filters) {
   const picked = canWrite ? selection(list.body, { section, end, path: () => pathOf(100), categoryId: () => filter.categoryId,
     total() {
       const value = counts.of(filter.status);
-      return { value, text: value === undefined ? "" : counts.textOf(value), isNarrowed: Object.values(filter).some(Boolean) };
+      return { value, text: value === undefined ? "" : counts.textOf(value), isNarrowed: Object.values(sentFilters()).some(Boolean) };
     } }) : null;
 
   const paintTitle = () =>
@@ -113,12 +121,16 @@ export function mount(root, rest, end, filters) {
 
   /** Shows what matches the filters. */
   const paintFilters = () => {
-    const { status, ...others } = filter;
+    const { status, ...others } = sentFilters();
+    const isSearchable = !isUnsearchable(filter.q);
     search.show(filter.q);
     category.value = filter.categoryId;
     paintTitle();
-    list.start(pathOf());
-    counts.show({ ...others, q: searchOf(filter.q) }, status);
+    save.hidden = !isSearchable;
+    counts.show(isSearchable ? others : null, status);
+    if (isSearchable) return list.start(pathOf());
+    list.stop();
+    list.set([]);
   };
 
   const paintCategories = () => {
@@ -130,7 +142,7 @@ export function mount(root, rest, end, filters) {
     panel?.rename();
   };
 
-  /** Why the animal of the address is not shown. */
+  /** Explains why the animal of the address is not shown. */
   const problem = el("div");
   const split = el("div.split", section);
   section.append(problem, counts.element, bar,
@@ -149,9 +161,17 @@ export function mount(root, rest, end, filters) {
     return showAnimal(id);
   };
 
+  /** Another panel shows an animal whose deletion was undone. */
+  const restored = () => {
+    panel?.close();
+    panel = null;
+    showAnimal(rest);
+  };
+
   const showAnimal = async (id = "") => {
     rest = id;
     fill(problem);
+    if (id) dismiss();
     const previous = panel?.id;
     if (previous === Number(id)) return;
     panel?.close();
@@ -159,7 +179,7 @@ export function mount(root, rest, end, filters) {
     if (previous) list.paint([previous]);
     if (!id) return previous && list.focus(previous);
     const missing = () => {
-      toast(`There is no animal ${id.slice(0, 40)}.`, "danger");
+      dismiss = toast(`There is no animal ${id.slice(0, 40)}.`, "danger");
       go(itemHref("animals"), true);
     };
     if (!Number.isSafeInteger(Number(id)) || !/^\d+$/.test(id)) return missing();
@@ -169,11 +189,15 @@ export function mount(root, rest, end, filters) {
       const pet = list.get(Number(id)) ?? (await get(`pets?id=${id}`)).data[0];
       // Another one may be wanted by now.
       if (rest !== id || panel || end.aborted) return;
-      if (!pet) return missing();
-      panel = animalPanel(pet, list);
+      const deletion = pet ? undefined : await lastEventOf(Number(id));
+      const { deletedPanel } = deletion ? await load(import("./deleted-animal.js")) : {};
+      if (rest !== id || panel || end.aborted) return;
+      if (pet) panel = animalPanel(pet, list);
+      else if (deletedPanel && deletion?.type === "pet.deleted") panel = deletedPanel(deletion, restored);
+      else return missing();
       split.append(panel.element);
       panel.focus();
-      list.paint([pet.id]);
+      list.paint([panel.id]);
     } catch (error) {
       if (rest === id) showFailure(problem, error, () => rest === id && showAnimal(id));
     }
@@ -187,10 +211,14 @@ export function mount(root, rest, end, filters) {
     paintTitle();
   }, end);
   showAnimal(rest);
-  end.addEventListener("abort", () => panel?.close());
+  end.addEventListener("abort", () => {
+    panel?.close();
+    dismiss();
+  });
 
   return {
     show,
+    loadRest: list.loadRest,
     onEvent(event) {
       panel?.onEvent(event);
       if (event.type.startsWith("category.")) paintCategories();

@@ -2,7 +2,7 @@
 
 import { ApiError, send } from "../api.js";
 import { actButton, showFailure, toast } from "../app.js";
-import { createCategory, findCategory, freeNumber } from "../categories.js";
+import { createCategory, findCategory } from "../categories.js";
 import { confirm } from "../dialogs.js";
 import { el, empty, fill } from "../dom.js";
 import { plural } from "../format.js";
@@ -36,15 +36,15 @@ export function mount(root, _, end) {
     let before = names.categories.get(id);
     const name = el("input", { required: true, maxlength: 100, value: before ?? "" });
     const number = el("input", { inputmode: "numeric", pattern: "\\s*-?[0-9]{1,19}\\s*", title: "A whole number",
-      placeholder: `Any free number, such as ${freeNumber()}` });
+      placeholder: "The next free number" });
     formDialog(id ? [`Rename “${before}”`, "Rename"] : ["Name a category", "Name it"],
       [field("Name", name), !id && field("Number", number)], async () => {
         const now = names.categories.get(id);
         if (now !== before) {
           before = now;
           throw new ApiError(412, "", now
-            ? `Somebody has renamed it to “${now}” meanwhile. Rename it all the same?`
-            : "Somebody has deleted it meanwhile. Name it again?");
+            ? `Another person has renamed it to “${now}”. Rename it all the same?`
+            : "Another person has deleted it. Name it again?");
         }
         const target = id || number.value.trim();
         if (target) await put(target, name.value, !id);

@@ -8,19 +8,20 @@ import { showCheck, outcomeText } from "../import/check-step.js";
 import { mapped, showColumns } from "../import/columns-step.js";
 import { openFile } from "../import/file.js";
 import { firstTable } from "../import/header.js";
-import { hashOf, pastImports, remember } from "../import/history.js";
 import { ImportJob, RESUME_WITHIN } from "../import/job.js";
 import { forgetImport, keptChunks, keptImports } from "../import/kept.js";
-import { currentImport, showRun, startImport } from "../import/run-step.js";
+import { ANOTHER, currentImport, showRun, startImport } from "../import/run-step.js";
 import { readRows } from "../import/text.js";
-import { showUndo, titleOf } from "../import/undo-step.js";
 import { loadWords } from "../import/words.js";
 import { FileError } from "../import/zip.js";
 import { table } from "../list.js";
 import { key } from "../session.js";
+import { shopSettings } from "../settings.js";
 import { loadStyles } from "../styles.js";
+import { pastBatches, remember } from "../undo/past-batches.js";
+import { confirmUndo, showUndo, titleOf } from "../undo/undo-step.js";
 
-/** @import { ImportSource, KeptImport, Mount, PastImport, Sheet, Table } from "../../types" */
+/** @import { ImportSource, KeptImport, Mount, PastBatch, Sheet, Table } from "../../types" */
 
 const STEPS = ["File", "Columns", "Check", "Import"];
 const INTRODUCTION = "Drop an Excel workbook (.xlsx) or a CSV file here. The names of its columns are recognised in several " +
@@ -30,7 +31,10 @@ await loadStyles("import.css");
 
 /** @type {Mount} */
 export function mount(outer, _, end) {
-  const [steps, root] = [el("ol.import-steps"), el("div")];
+  const steps = el("ol.import-steps");
+  const root = el("div");
+  // The currency of prices without one.
+  shopSettings().catch(() => {});
   fill(outer, steps, root);
 
   const show = (step = 0) => {
@@ -42,32 +46,42 @@ export function mount(outer, _, end) {
     show(0);
     const file = el("input.unseen", { type: "file", accept: ".xlsx,.csv,.tsv,.txt,text/csv",
       onchange: () => file.files?.[0] && openChosen(file.files[0]) });
+    const read = button("Continue with these cells", "", () => openPasted(paste.value), { hidden: true });
     const paste = el("textarea", { rows: 4, "aria-label": "Cells",
       placeholder: "…or copy the cells in your spreadsheet, and paste them here.",
-      oninput: () => paste.value.trim() && openPasted(paste.value) });
+      oninput(/** @type {Event} */ event) {
+        const isTyped = !/^insertFrom/.test(/** @type {InputEvent} */ (event).inputType ?? "");
+        read.hidden = !paste.value.trim();
+        if (!isTyped && !read.hidden) openPasted(paste.value);
+      } });
     const past = el("section");
     fill(root, el("p.problem", { role: "alert" }, problem),
       el("div.drop", el("h2", "Import animals from a spreadsheet"),
         el("p.muted", INTRODUCTION),
-        el("label.btn.primary", "Choose a file", file), paste), past);
+        el("label.btn.primary", "Choose a file", file), paste, read), past);
     showPast(past);
   };
 
   /** The imports that were interrupted, and those that can be undone. @param {HTMLElement} section */
   const showPast = async (section) => {
-    const kept = (await keptImports().catch(() => [])).filter(({ id }) => id !== currentImport()?.job.kept.id);
-    const notices = await Promise.all(kept.map(interruptedNotice));
-    const all = pastImports().filter(({ id }) => !kept.some((other) => other.id === id));
+    const interrupted = async () => (await keptImports().catch(() => [])).filter(({ id }) => id !== currentImport()?.job.kept.id);
+    const notices = await Promise.all((await interrupted()).map(interruptedNotice));
+    // Those that cannot be resumed were forgotten.
+    const resumable = await interrupted();
+    const all = pastBatches().filter(({ id }) => !resumable.some((other) => other.id === id));
     fill(section, notices, all.length > 0 && [
       el("h2.section", "Recent imports and changes on this device"),
       table(["Import or change", "When", "Outcome", ""], el("tbody", all.map(pastRow))),
-    ]);
+    ], el("p.hint", "Imports of other people and of the command line can be undone under ", el("a", { href: "#/activity?types=pets" }, "Activity"), "."));
   };
 
-  /** @param {PastImport} past */
+  /** @param {PastBatch} past */
   const pastRow = (past) => {
     const label = { "data-write": true, "aria-label": `Undo ${titleOf(past)}…` };
-    const undo = past.added + past.changed + (past.deleted ?? 0) > 0 && button("Undo…", "small", () => showUndo(root, past, end, choose), label);
+    const start = async () => {
+      if (await confirmUndo(past) && !end.aborted) showUndo(root, past, end, { label: ANOTHER, go: () => choose() });
+    };
+    const undo = past.added + past.changed + (past.deleted ?? 0) > 0 && button("Undo…", "small", start, label);
     return el("tr", el("td", el("b", past.name)), el("td.when", { title: new Date(past.time).toLocaleString() }, ago(past.time)),
       el("td", outcomeText(past.added, past.changed, past.deleted)), el("td.steps", past.undone ? el("span.muted", "undone") : undo));
   };
@@ -79,10 +93,11 @@ export function mount(outer, _, end) {
     const job = new ImportJob(kept, chunks);
     const done = `${plural(job.done, "row")} of ${count(job.total)}`;
     if (await ImportJob.isRunning(id)) return el("p.notice", `${name} is being imported in another tab.`);
-    if (kept.key !== key.id || Date.now() - time > RESUME_WITHIN) {
+    const obstacle = kept.key !== key.id ? "with another API key" : Date.now() - time > RESUME_WITHIN ? "after 20 hours"
+      : job.isKept ? "" : "because this browser has not kept all of it";
+    if (obstacle) {
       await forgetImport(id);
-      return el("p.notice.warn", `The import of ${name} was interrupted after ${done}, and cannot be resumed ` +
-        `${kept.key === key.id ? "after 20 hours" : "with another API key"}. Undo it, or check which animals were added.`);
+      return el("p.notice.warn", `The import of ${name} was interrupted after ${done}, and cannot be resumed ${obstacle}. Undo it, or check which animals were added.`);
     }
     const resume = () => {
       startImport(job);
@@ -116,7 +131,7 @@ export function mount(outer, _, end) {
     const { sheets, encoding } = await openFile(bytes);
     const found = await firstTable(sheets, words);
     if (!found) throw new FileError("The file is empty.");
-    if (!end.aborted) columns(mapped({ name: file.name, hash: hashOf(bytes), encoding, sheets, ...found }, words));
+    if (!end.aborted) columns(mapped({ name: file.name, bytes, encoding, sheets, ...found }, words));
   });
 
   const openPasted = (text = "") => attempt(async () => {
@@ -124,8 +139,8 @@ export function mount(outer, _, end) {
     /** @type {Table} */
     const table = { rows: await readRows(text, true), merged: [] };
     const sheet = { name: "", isHidden: false, rows: async () => table };
-    const hash = hashOf(new TextEncoder().encode(text));
-    if (!end.aborted) columns(mapped({ name: "Pasted cells", hash, encoding: "", sheets: [sheet], sheet, table }, words));
+    const bytes = new TextEncoder().encode(text);
+    if (!end.aborted) columns(mapped({ name: "Pasted cells", bytes, encoding: "", sheets: [sheet], sheet, table }, words));
   });
 
   /** @param {ImportSource} source */
@@ -148,8 +163,8 @@ export function mount(outer, _, end) {
   const check = (source) => {
     show(2);
     showCheck(root, source, end, {
-      async start(rows, invalid) {
-        const { name, hash, header } = source;
+      async start(rows, invalid, hash) {
+        const { name, header } = source;
         startImport(await ImportJob.start({ id: newBatchId(), key: key.id, name, hash, headings: header.headings, invalid }, rows));
         if (!end.aborted) run();
       },

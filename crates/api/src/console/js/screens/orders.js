@@ -5,8 +5,8 @@ import { get } from "../api.js";
 import { act, actButton, load, loadOrRetry, showFailure, titleList, toast } from "../app.js";
 import { button, el, empty, fill, nameOf, pill } from "../dom.js";
 import { count, plural } from "../format.js";
-import { liveList, searchField, table } from "../list.js";
-import { names } from "../names.js";
+import { liveList, partText, searchField, table } from "../list.js";
+import { isUnsearchable, longSearchNote, names, UNSEARCHABLE } from "../names.js";
 import { postOnce } from "../once.js";
 import { formatPrice } from "../price.js";
 import { can, key } from "../session.js";
@@ -18,7 +18,7 @@ import { orderPanel } from "./order.js";
 
 const TABS = { placed: "Open", completed: "Completed", cancelled: "Cancelled", returned: "Returned", all: "All" };
 const TYPES = "order.placed,order.updated,order.completed,order.cancelled,order.returned";
-/** What can be done with an order of a status: label, classes, and what happens to the animal. */
+/** The actions on an order of a status: label, classes, and the effect on the animal. */
 const STEPS = {
   placed: [["Complete", "primary", "is sold"], ["Cancel", "", "is available again"]],
   completed: [["Return", "", "was returned, and is available again"]],
@@ -39,8 +39,10 @@ export function mount(root, rest, end, filters) {
   let panel = null;
   /** @type {Map<string, string | undefined>} the keys that have changed orders last */
   const keys = new Map();
-  /** What ends a search; the note below its result. */
-  let [searching, note] = [new AbortController(), ""];
+  /** Ends a search. */
+  let searching = new AbortController();
+  /** The note below the result of a search. */
+  let note = "";
 
   /** Without the default status. @param {Partial<typeof filter>} change */
   const find = (change, isTyping = false) => {
@@ -65,8 +67,8 @@ export function mount(root, rest, end, filters) {
       }
     },
     foot(size, isLast) {
-      if (size) return el("div", isLast ? plural(size, "order") : `${count(size)} · scroll for more`, el("p", note));
-      if (filter.q) return empty("No order matches", el("p", note), button("Show open orders", "", () => go(hrefOf("orders", rest))));
+      if (size) return el("div", isLast ? plural(size, "order") : partText(count(size)), el("p", note));
+      if (filter.q) return empty(isUnsearchable(filter.q) ? UNSEARCHABLE : "No order matches", el("p", note), button("Show open orders", "", () => go(hrefOf("orders", rest))));
       return empty(filter.status === "placed" ? "No open orders" : "No orders",
         el("p", "Reserve an available animal, and its order appears here."), el("a.btn", { href: "#/animals" }, "Animals"));
     },
@@ -75,13 +77,13 @@ export function mount(root, rest, end, filters) {
   /** @param {Order} order */
   const rowOf = (order) => {
     const { id, petId, updatedAt, expiresAt, price, status, buyer } = order;
-    const name = names.pets.get(petId);
+    const name = names.animal(petId);
     const subject = `orders/${id}`;
     const steps = can("orders:write") ? STEPS[status] : [];
     const href = itemHref("orders", String(id));
     const onclick = (/** @type {Event} */ { target }) => void (/** @type {Element} */ (target).closest("a, button") || go(itemHref("orders", String(id))));
     return el("tr", { class: panel?.id === id && "selected", onclick },
-      el("td.main", name ? nameOf("a", name, { href: `#/animals/${petId}` }) : el("span.muted", animalOf(order), name === "" && ", deleted"),
+      el("td.main", name ? nameOf("a", name, { href: `#/animals/${petId}` }) : el("span.muted", animalOf(order)), names.pets.get(petId) === "" && el("span.muted", ", deleted"),
         el("small.line", `Order ${id}`, buyer && ` · ${buyer.name}`)),
       el("td", pill(status, status === "placed" ? "open" : status),
         status === "placed" && el("small.left", { "data-until": expiresAt }, left(expiresAt))),
@@ -93,7 +95,7 @@ export function mount(root, rest, end, filters) {
   };
 
   /** @param {Order} order */
-  const animalOf = ({ petId }) => names.pets.get(petId) || `Animal ${petId}`;
+  const animalOf = ({ petId }) => names.animal(petId) || `Animal ${petId}`;
 
   /** @param {Order} order */
   const step = (order, label = "", kind = "", result = "") => {
@@ -108,14 +110,16 @@ export function mount(root, rest, end, filters) {
       if (error.status !== 409) return false;
       const { data } = await get(path);
       if (data.status === order.status) return false;
-      toast(`Somebody was faster: order ${order.id} is ${data.status}.`, "danger");
+      toast(`Another person was faster: order ${order.id} is ${data.status}.`, "danger");
       list.take(data);
     });
   };
 
   /** Loads the names of animals and keys, and shows them. @param {Order[]} some */
   const complete = async (some) => {
-    await names.load([...keys.values()], some.map(({ petId }) => petId));
+    const animals = some.map(({ petId }) => petId);
+    await names.load([...keys.values()], animals);
+    await names.loadDeleted(animals);
     list.paint(some.map(({ id }) => id));
   };
 
@@ -147,10 +151,10 @@ export function mount(root, rest, end, filters) {
     list.stop();
     fill(list.more, "Searching…");
     try {
-      const { findOrders } = await load(import("../order-search.js"));
+      const { findOrders, LIMITS } = await load(import("../order-search.js"));
       const { orders, isLimited } = await findOrders(filter.q, signal);
       if (signal.aborted) return;
-      note = isLimited ? "Buyers and references were looked for in the newest 500 orders." : "";
+      note = [isLimited && LIMITS, longSearchNote(filter.q)].filter(Boolean).join(" ");
       list.set(orders.filter(({ status }) => filter.status === "all" || status === filter.status));
       complete(orders);
     } catch (error) {
@@ -192,9 +196,10 @@ export function mount(root, rest, end, filters) {
       if (!isSame) paintFilters();
       showOrder(id);
     },
+    loadRest: list.loadRest,
     onEvent(event) {
       list.onEvent(event);
-      if (event.subject === `orders/${panel?.id}`) panel?.load();
+      if (event.subject === `orders/${panel?.id}`) panel?.onEvent(event);
     },
   };
 }

@@ -10,6 +10,7 @@ import { liveList, newButton, table } from "../list.js";
 import { names } from "../names.js";
 import { canGrant, describeScopes, roleOf } from "../roles.js";
 import { can, key, signOut } from "../session.js";
+import { loadStyles } from "../styles.js";
 import { every, timeOf } from "../times.js";
 
 /** @import { ApiError } from "../api.js" */
@@ -18,12 +19,15 @@ import { every, timeOf } from "../times.js";
 /** Access that ends within this many days is marked. */
 const SOON = 7;
 
+await loadStyles("people.css");
+
 /** @type {Mount} */
 export function mount(root, _, end) {
   const canWrite = can("keys:write");
   /** @type {{ id: number, ended(isAccepted: boolean): void } | null} the invitation whose link is shown */
   let link = null;
-  let [isLoading, isOutdated] = [false, false];
+  let isLoading = false;
+  let isOutdated = false;
 
   /** @param {string[]} scopes */
   const role = (scopes) => {

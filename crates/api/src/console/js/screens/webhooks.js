@@ -9,11 +9,14 @@ import { ago, plural } from "../format.js";
 import { liveList, newButton, table } from "../list.js";
 import { names } from "../names.js";
 import { can, canSee } from "../session.js";
+import { loadStyles } from "../styles.js";
 import { every, timeOf, when } from "../times.js";
 import { replayDialog, rotateSecret, webhookDialog } from "../webhook-dialogs.js";
 import { petOf, sentence } from "../words.js";
 
 /** @import { Delivery, Mount, StoreEvent, Webhook } from "../../types" */
+
+await loadStyles("log.css");
 
 /** @type {Mount} */
 export function mount(root, rest, end) {

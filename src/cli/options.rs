@@ -1,0 +1,118 @@
+//! Options that several commands have.
+
+use std::{ffi::OsStr, path::PathBuf, sync::Arc};
+
+use clap::{Arg, Args, builder::TypedValueParser};
+
+use api::PublicUrl;
+use domain::{
+    invalid::Invalid,
+    webhook::{address::Network, url::UrlPolicy},
+};
+use server::{CertificateError, Tls};
+use store::redact_password;
+
+#[derive(Args)]
+pub struct TlsFiles {
+    /// Serve over TLS with the certificate chain in this PEM file.
+    ///
+    /// The service's own certificate comes first, followed by the intermediate
+    /// ones. Renewed files are reloaded without a restart.
+    #[arg(
+        long,
+        env = "PETSTORE_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key"
+    )]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's private key.
+    #[arg(
+        long,
+        env = "PETSTORE_TLS_KEY",
+        value_name = "FILE",
+        requires = "tls_cert"
+    )]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    pub fn load(&self) -> Result<Option<Arc<Tls>>, CertificateError> {
+        let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
+        let tls = files.map(|(cert, key)| Tls::load(cert, key));
+        Ok(tls.transpose()?.map(Arc::new))
+    }
+}
+
+/// Parses a database URL. The error message redacts the URL's password, which
+/// clap's own parsers would repeat.
+#[derive(Clone)]
+pub struct UrlParser<T>(pub fn(&str) -> Result<T, Invalid>);
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        let text = value.to_string_lossy();
+        let utf8 = value.to_str().ok_or(Invalid::new("url", "must be UTF-8"));
+        utf8.and_then(self.0).map_err(|invalid| {
+            let name = argument.map_or_else(String::new, Arg::to_string);
+            let message = format!(
+                "invalid value '{}' for '{name}': {}",
+                redact_password(&text),
+                invalid.reason
+            );
+            command
+                .clone()
+                .error(clap::error::ErrorKind::ValueValidation, message)
+        })
+    }
+}
+
+#[derive(Args)]
+pub struct PublicUrls {
+    /// URL that clients use, ending in /v1, for links and the contract.
+    ///
+    /// By default, the contract names the address that the service listens on.
+    #[arg(long, env = "PETSTORE_PUBLIC_URL", value_name = "URL")]
+    pub public_url: Option<PublicUrl>,
+    /// URL of the staging service, ending in /v1, for the contract.
+    #[arg(long, env = "PETSTORE_STAGING_URL", value_name = "URL")]
+    pub staging_url: Option<PublicUrl>,
+}
+
+#[derive(Args)]
+pub struct WebhookTargets {
+    /// Allow webhooks with http URLs.
+    ///
+    /// Anyone on the way can then read the events that are sent there. By default, only
+    /// https URLs are allowed.
+    #[arg(long, env = "PETSTORE_WEBHOOK_ALLOW_HTTP")]
+    pub webhook_allow_http: bool,
+    /// Network that webhooks may be delivered to although it is not public, such as
+    /// 10.1.0.0/16.
+    ///
+    /// Repeat the option, or separate networks with commas, to allow several. By default,
+    /// webhooks are delivered to public addresses only: with this option, a client whose API key
+    /// has the scope webhooks:write can have requests sent to the services of that network.
+    #[arg(
+        long = "webhook-allow-net",
+        env = "PETSTORE_WEBHOOK_ALLOW_NET",
+        value_delimiter = ',',
+        value_name = "CIDR"
+    )]
+    pub webhook_allow_nets: Vec<Network>,
+}
+
+impl WebhookTargets {
+    pub fn policy(&self) -> UrlPolicy {
+        UrlPolicy {
+            allow_http: self.webhook_allow_http,
+            networks: self.webhook_allow_nets.iter().copied().collect(),
+        }
+    }
+}
