@@ -28,28 +28,31 @@ export function takeSecret(name = "") {
 }
 
 const counted = (storage = localStorage) => Number(storage.getItem(COUNT_KEY));
-if (counted(sessionStorage) !== counted()) sessionStorage.removeItem(STORAGE_KEY);
+// What another tab stores in `localStorage` may arrive after its message: the higher count is the current one.
+const latest = () => Math.max(counted(sessionStorage), counted());
+if (counted(sessionStorage) < latest()) sessionStorage.removeItem(STORAGE_KEY);
 
-export const keptKey = () => localStorage.getItem(STORAGE_KEY);
+/** The key that is kept on this device, unless this tab knows a newer one. */
+export const keptKey = () => (counted() < latest() ? null : localStorage.getItem(STORAGE_KEY));
 
 /** The key of this tab, or the one that is kept on this device. */
 export const storedKey = () => keptKey() ?? sessionStorage.getItem(STORAGE_KEY) ?? "";
 
 /** Stores a key for this tab. */
-function storeForTab(secret = "") {
+function storeForTab(secret = "", count = latest()) {
   sessionStorage.setItem(STORAGE_KEY, secret);
-  sessionStorage.setItem(COUNT_KEY, String(counted()));
+  sessionStorage.setItem(COUNT_KEY, String(count));
 }
 
-const count = () => localStorage.setItem(COUNT_KEY, String(counted() + 1));
+const countUp = () => localStorage.setItem(COUNT_KEY, String(latest() + 1));
 
 /** Stores a new key, on this device if it is to be kept, and signs the other tabs in with it. */
 export function share(secret = "", keep = false) {
   for (const storage of [localStorage, sessionStorage]) storage.removeItem(STORAGE_KEY);
-  count();
+  countUp();
   if (keep) localStorage.setItem(STORAGE_KEY, secret);
   else storeForTab(secret);
-  channel.postMessage({ secret, isNew: true });
+  channel.postMessage({ secret, count: latest(), isNew: true });
 }
 
 /** Asks the other tabs for their key. An answer may come late, or never. */
@@ -57,13 +60,13 @@ export const ask = () => channel.postMessage({ isQuestion: true });
 
 /** Follows the other tabs. @param {(secret: string) => void} signedIn */
 export function followTabs(signedIn) {
-  channel.onmessage = ({ data: { isQuestion, secret, isNew, left, reason } }) => {
-    if (isQuestion && key.id) channel.postMessage({ secret: api.key });
+  channel.onmessage = ({ data: { isQuestion, secret, count, isNew, left, reason } }) => {
+    if (isQuestion && key.id) channel.postMessage({ secret: api.key, count: latest() });
     if (left && left === sessionStorage.getItem(STORAGE_KEY)) sessionStorage.removeItem(STORAGE_KEY);
     if (left && left === api.key) forget(reason);
     // A tab that is signed in does not need the answer to another tab's question.
     if (!secret || secret === api.key || (api.key && !isNew)) return;
-    if (secret !== storedKey()) storeForTab(secret);
+    if (secret !== storedKey()) storeForTab(secret, count);
     signedIn(secret);
   };
 }
@@ -83,7 +86,7 @@ export async function signIn(secret = "") {
 /** Signs all tabs out, once: several responses can say that a key has ended. */
 export function signOut(reason = "") {
   if (isLeaving) return;
-  count();
+  countUp();
   if (localStorage.getItem(STORAGE_KEY) === api.key) localStorage.removeItem(STORAGE_KEY);
   channel.postMessage({ left: api.key, reason: reason || "You signed out in another tab." });
   forget(reason);
