@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { withDelays } from "./delays.mjs";
 
 const binary = process.env.PETSTORE_BINARY;
 if (!binary) throw new Error("PETSTORE_BINARY must name the binary under test; `make test` sets it");
@@ -33,7 +34,7 @@ export async function startService({ wrapper = [], args: more = [], database: ur
   const listening = await start("127.0.0.1:0");
   const keys = (...args) => execFileSync(binary, ["keys", ...args, ...database], { stdio: "pipe" });
   return {
-    address: listening.url,
+    address: await withDelays(listening.url),
     // The URL of the metrics, with --metrics-listen.
     metrics: listening.metrics_url,
     file,

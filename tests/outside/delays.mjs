@@ -1,0 +1,36 @@
+// A proxy that delays what passes, by a random time of up to MAX_DELAY milliseconds: tests that
+// depend on timing fail behind it.
+
+import { connect, createServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const maxDelay = Number(process.env.MAX_DELAY ?? 0);
+
+// Passes on what arrives, in order, and then the end.
+async function forward(from, to) {
+  try {
+    for await (const data of from) {
+      await sleep(Math.random() * maxDelay);
+      if (!to.write(data)) await new Promise((drained) => to.once("drain", drained).once("close", drained));
+    }
+    to.end();
+  } catch {
+    to.destroy();
+  }
+}
+
+// Returns the address at which a service is to be reached: its own, or that of a proxy.
+export async function withDelays(address) {
+  if (!maxDelay) return address;
+  const { hostname, port } = new URL(address);
+  const server = createServer({ noDelay: true, allowHalfOpen: true }, (client) => {
+    const service = connect({ port, host: hostname, noDelay: true, allowHalfOpen: true });
+    client.on("error", () => service.destroy());
+    service.on("error", () => client.destroy());
+    forward(client, service);
+    forward(service, client);
+  });
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  server.unref();
+  return address.replace(`:${port}`, `:${server.address().port}`);
+}
