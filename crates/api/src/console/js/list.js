@@ -135,8 +135,8 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     }
   };
   const loadMore = () => void (next && load(pageQuery(next)));
-  // A busy browser reports several changes at once; the last one counts.
-  const watcher = new IntersectionObserver((changes) => changes.at(-1)?.isIntersecting && !isPaused() && !isSparse() && loadMore(),
+  // A busy browser reports several changes at once.
+  const watcher = new IntersectionObserver((changes) => changes.some(({ isIntersecting }) => isIntersecting) && !isPaused() && !isSparse() && loadMore(),
     { rootMargin: "800px" });
 
   /** Loads another list, or the same one again. */
