@@ -613,7 +613,10 @@ async fn a_revoked_key_is_rejected_at_once(backend: Backend) {
     let server = Server::start(backend).await;
     let owner = owner(&server).await;
     let (id, secret) = create(&server, "/v1/keys", &owner, grant("Ada", &STAFF)).await;
-    assert_eq!(current(&server, &secret).await.status, 200);
+    // The first request reads the key from the database, the second remembers its hash.
+    for _ in 0..3 {
+        assert_eq!(current(&server, &secret).await.status, 200);
+    }
     assert_eq!(revoke(&server, &id, &owner).await.status, 204);
     current(&server, &secret)
         .await

@@ -8,6 +8,7 @@ use super::{
     context::RequestContext,
     error::{ApiError, AuthFailure},
     key_cache::{KeyCache, Lookup},
+    known_secrets::KnownSecrets,
     operation::Operation,
     rate_limit::{FailedAuthLimiter, LimitKind},
 };
@@ -16,6 +17,7 @@ use server::header_values;
 
 pub struct Authenticator {
     keys: Arc<KeyCache>,
+    known: KnownSecrets,
     failed_auth: FailedAuthLimiter,
 }
 
@@ -44,7 +46,11 @@ impl Authorization {
 
 impl Authenticator {
     pub fn new(keys: Arc<KeyCache>, failed_auth: FailedAuthLimiter) -> Self {
-        Self { keys, failed_auth }
+        Self {
+            keys,
+            known: KnownSecrets::new(),
+            failed_auth,
+        }
     }
 
     pub fn keys(&self) -> &Arc<KeyCache> {
@@ -62,12 +68,17 @@ impl Authenticator {
         context: &mut RequestContext,
     ) -> Result<Authentication, ApiError> {
         let presented = presented_key(headers).map_err(|failure| self.fail(failure, context))?;
-        let hash = presented.hash();
-        if let Some(caller) = self.find(hash, context)? {
-            return Ok(Authentication::Caller(caller));
-        }
-        if !presented.has_valid_checksum() {
+        let fingerprint = self.known.fingerprint(&presented);
+        let known = self.known.get(fingerprint);
+        if known.is_none() && !presented.has_valid_checksum() {
             return Err(self.fail(AuthFailure::Malformed, context));
+        }
+        let hash = known.unwrap_or_else(|| presented.hash());
+        if let Some(caller) = self.find(hash, context)? {
+            if known.is_none() {
+                self.known.insert(fingerprint, hash);
+            }
+            return Ok(Authentication::Caller(caller));
         }
         let has_budget = self.failed_auth.has_budget(context.client, context.started);
         if !has_budget || self.keys.was_not_found(&hash) {

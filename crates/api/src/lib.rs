@@ -27,6 +27,7 @@ mod headers;
 mod health;
 mod imports;
 pub mod key_cache;
+mod known_secrets;
 mod keys;
 mod links;
 pub mod metrics;

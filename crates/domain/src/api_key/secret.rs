@@ -84,12 +84,15 @@ impl<'a> PresentedKey<'a> {
         })
     }
 
+    pub fn as_str(&self) -> &str {
+        self.text
+    }
+
     pub fn hash(&self) -> KeyHash {
         KeyHash(Sha256::digest(self.text).into())
     }
 
-    /// Returns true if the checksum is valid. Check it only for a key that was not found: every
-    /// generated key has a valid one.
+    /// Returns true if the checksum is valid, as that of every generated key is.
     pub fn has_valid_checksum(&self) -> bool {
         self.checksum.as_bytes() == checksum(self.random)
     }
