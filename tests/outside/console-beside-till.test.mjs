@@ -47,7 +47,7 @@ async function openShop(use) {
         ids.push(...(await call("POST", "pets/batch", { changes })).results.map(({ id }) => id));
       }
     };
-    await add(CHANGED + 100, (at) => ({ name: `Old ${at}`, categoryId: 1, status: "available", price: { amount: 1000 + at, currency: "EUR" }, ...(at % 3 === 0 && { notes: "quiet" }) }));
+    await add(CHANGED + 100, (at) => ({ name: `Old ${at}`, categoryId: 1, status: "available", price: { amount: 2000 + at, currency: "EUR" }, ...(at % 3 === 0 && { notes: "quiet" }) }));
     for (const petId of ids.slice(-3)) await call("POST", "store/orders", { petId });
     await add(STOCK, (at) => ({ name: `Till ${at}`, categoryId: 2, status: "available", price: { amount: 100, currency: "EUR" } }));
     const file = join(dirname(service.file), "animals.csv");
