@@ -1,8 +1,10 @@
 // A proxy that delays what passes, by a random time of up to MAX_DELAY milliseconds: tests that
-// depend on timing fail behind it.
+// depend on timing fail behind it. It has its own thread, as tests wait for other programs.
 
+import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 
 const maxDelay = Number(process.env.MAX_DELAY ?? 0);
 
@@ -23,14 +25,20 @@ async function forward(from, to) {
 export async function withDelays(address) {
   if (!maxDelay) return address;
   const { hostname, port } = new URL(address);
-  const server = createServer({ noDelay: true, allowHalfOpen: true }, (client) => {
-    const service = connect({ port, host: hostname, noDelay: true, allowHalfOpen: true });
+  const proxy = new Worker(new URL(import.meta.url), { workerData: { host: hostname, port } });
+  const [ours] = await once(proxy, "message");
+  proxy.unref();
+  return address.replace(`:${port}`, `:${ours}`);
+}
+
+if (!isMainThread && workerData?.port) {
+  const options = { noDelay: true, allowHalfOpen: true };
+  const server = createServer(options, (client) => {
+    const service = connect({ ...workerData, ...options });
     client.on("error", () => service.destroy());
     service.on("error", () => client.destroy());
     forward(client, service);
     forward(service, client);
   });
-  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
-  server.unref();
-  return address.replace(`:${port}`, `:${server.address().port}`);
+  server.listen(0, "127.0.0.1", () => parentPort.postMessage(server.address().port));
 }
