@@ -165,7 +165,7 @@ test("a new order keeps a photo that another browser has just added", async () =
     await route.continue();
   });
   await tile(page, "Photo 2 of 2 of Shared").focus();
-  await page.keyboard.press("Shift+ArrowLeft");
+  await Promise.all([page.waitForResponse((response) => response.request().method() === "PUT" && response.ok()), page.keyboard.press("Shift+ArrowLeft")]);
   await shows(page, "green", "red", "blue");
   assert.deepEqual(await photosOf(id), [green, red, blue]);
   assert.deepEqual(page.problems(/status of 412/), []);
