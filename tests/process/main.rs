@@ -14,6 +14,7 @@ mod client_disconnects;
 mod copy;
 mod crash;
 mod database_connection;
+mod database_engines;
 mod deleted_wal;
 mod demo;
 mod disk_failures;

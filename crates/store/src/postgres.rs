@@ -5,6 +5,7 @@ mod clock;
 mod commit_group;
 mod connect;
 mod deliveries;
+mod engine;
 pub(super) mod error;
 mod event_head;
 mod events;
@@ -53,7 +54,7 @@ use domain::{
     page::{Filter, ListQuery, Page},
 };
 use event_head::EventLog;
-use pool::Pool;
+use pool::{Pool, STATEMENT_TIMEOUT};
 use snapshot::SnapshotNumber;
 use writer::{LOCK_QUEUE_CAPACITY, WRITE_TIMEOUT, Writer};
 
@@ -129,6 +130,7 @@ pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &At
 
 type NewConnection = (Connector, Client, Arc<AtomicU64>);
 
+/// Connects to a server that can have a store.
 async fn connect(url: &PostgresUrl) -> Result<NewConnection, OpenError> {
     let server = url.to_string();
     let connector = match Connector::new(url) {
@@ -137,6 +139,8 @@ async fn connect(url: &PostgresUrl) -> Result<NewConnection, OpenError> {
     };
     let connected = connector.connect().await;
     let (client, warnings, _) = connected.map_err(OpenError::postgres(&server))?;
+    let checked = timeout(STATEMENT_TIMEOUT, engine::check(&client, &server)).await;
+    checked.map_err(OpenError::postgres(&server))??;
     Ok((connector, client, warnings))
 }
 

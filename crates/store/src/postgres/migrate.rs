@@ -51,19 +51,6 @@ async fn missing_since(db: &impl GenericClient, url: &str) -> Result<Option<i64>
 /// Returns the version of a schema that is not up to date, 0 if there is none; otherwise `None`.
 pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Option<i64>, OpenError> {
     let failed = OpenError::postgres(url);
-    // Nothing is prepared outside a transaction: a pooler may run each statement
-    // in another session.
-    let encoding: String = client
-        .query_typed("SHOW server_encoding", &[])
-        .await
-        .map_err(failed)?[0]
-        .get(0);
-    if encoding != "UTF8" {
-        return Err(OpenError::Encoding {
-            server: url.into(),
-            encoding,
-        });
-    }
     // Checked first, so that an up-to-date schema needs no DDL privileges.
     let select = "SELECT to_regclass('schema_version') IS NOT NULL";
     let exists = client.query_typed(select, &[]).await.map_err(failed)?;
