@@ -62,5 +62,6 @@ mod terminal;
 mod test_command;
 mod tls;
 mod torture;
+mod upgrades;
 mod webhook_delivery;
 mod webhooks_cli;

@@ -54,6 +54,7 @@ use domain::{
     page::{Filter, ListQuery, Page},
 };
 use event_head::EventLog;
+use migrate::SCHEMA;
 use pool::{Pool, STATEMENT_TIMEOUT};
 use snapshot::SnapshotNumber;
 use writer::{LOCK_QUEUE_CAPACITY, WRITE_TIMEOUT, Writer};
@@ -110,13 +111,13 @@ pub(super) async fn open_connection(
 pub(super) async fn open_connection_to_current(url: &PostgresUrl) -> Result<Client, OpenError> {
     let client = connect(url).await?.1;
     let shown = url.to_string();
-    match migrate::outdated_version(&client, &shown).await? {
+    match SCHEMA.outdated_version(&client, &shown).await? {
         None => Ok(client),
         Some(0) => Err(OpenError::Empty(shown)),
         Some(found) => Err(OpenError::Older {
             database: shown,
             found,
-            supported: migrate::VERSION,
+            supported: SCHEMA.version(),
         }),
     }
 }
@@ -147,7 +148,7 @@ async fn connect(url: &PostgresUrl) -> Result<NewConnection, OpenError> {
 async fn prepare(url: &PostgresUrl, create: bool) -> Result<NewConnection, OpenError> {
     let shown = url.to_string();
     let (connector, mut client, warnings) = connect(url).await?;
-    let migration = migrate::migrate(&mut client, &shown, create);
+    let migration = SCHEMA.migrate(&mut client, &shown, create);
     let migrated = timeout(MIGRATION_TIMEOUT, migration).await;
     migrated.map_err(OpenError::postgres(&shown))??;
     Ok((connector, client, warnings))
