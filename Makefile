@@ -1,6 +1,6 @@
 # Commands for developers. Run `make` alone to list them.
 
-.PHONY: help run test format test-build test-rust test-outside accept-instructions outside-tools \
+.PHONY: help run test format test-build test-rust test-outside postgres-versions golden-stores accept-instructions outside-tools \
 	soak import-beside-till torture lint lint-rust lint-language deny advisories fuzz bench round-trip package \
 	reproducible screenshots tools
 
@@ -19,6 +19,11 @@ help:
 	@echo "                   (set IMPORT_ROWS to change that, and IMPORT_DATABASE=postgres for PostgreSQL)"
 	@echo "make torture       run the fault campaigns at full length (hours; set SEED to repeat one)"
 	@echo "make lint          check formatting, lints, documentation and licences"
+	@echo "make postgres-versions"
+	@echo "                   run a part of the API suite on PostgreSQL 14 and 18"
+	@echo "                   (set VERSIONS to '14 15 16 17 18' for all)"
+	@echo "make golden-stores VERSION=1.1"
+	@echo "                   make the stores of a release, from which later versions are upgraded"
 	@echo "make advisories    check the dependencies against the RustSec advisory database"
 	@echo "make fuzz          run each fuzz target for a minute (set FUZZ_SECONDS to change that)"
 	@echo "make bench         run all benchmarks (30 minutes), or some of them:"
@@ -65,6 +70,25 @@ accept-instructions: TOOLS = valgrind
 accept-instructions: tools
 	ACCEPT_INSTRUCTIONS=1 $(CARGO_TEST) --test process -- --include-ignored hot_paths
 
+# The suites above run on one version of PostgreSQL.
+POSTGRES_VERSIONS = tests/postgres-versions
+VERSIONS = 14 18
+
+postgres-versions: $(POSTGRES_VERSIONS)/node_modules/.installed test-build
+	CARGO_TEST="$(CARGO_TEST)" $(POSTGRES_VERSIONS)/run $(VERSIONS)
+
+# npm may be set up to run no scripts of packages; this one makes symbolic links of libraries.
+$(POSTGRES_VERSIONS)/node_modules/.installed: $(POSTGRES_VERSIONS)/package-lock.json
+	cd $(POSTGRES_VERSIONS) && npm ci --ignore-scripts
+	set -e; for package in $(POSTGRES_VERSIONS)/node_modules/postgres-*; do \
+		(cd $$package && node scripts/hydrate-symlinks.js && chmod +x native/bin/*); done
+	touch $@
+
+golden-stores: TOOLS = pg_ctlcluster:postgresql setpriv:util-linux
+golden-stores: tools
+	test -n "$(VERSION)" || { echo "name the version: make golden-stores VERSION=1.1"; exit 1; }
+	MAKE_GOLDEN_STORES=$(VERSION) $(CARGO_TEST) --test process -- --include-ignored are_upgraded_and_served
+
 # Browser, linter, fuzzer and client generator tests against the debug binary.
 OUTSIDE = tests/outside
 PYTHON_TOOLS = $(CURDIR)/target/outside/bin
@@ -94,6 +118,7 @@ target/outside/.installed: $(OUTSIDE)/requirements.txt
 # the event log got is compared with what is stored. Pass the printed SEED to repeat a run.
 soak: export SOAK_SECONDS ?= 600
 soak: tools
+	$(MAKE) --no-print-directory postgres-versions VERSIONS="14 15 16 17 18"
 	cargo test --locked --test process -- --include-ignored --nocapture sold_twice every_event
 
 # The release build, with its database on the disk: interrupted, resumed and undone, and compared

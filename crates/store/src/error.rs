@@ -90,6 +90,28 @@ pub enum OpenError {
          one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
     )]
     Encoding { server: String, encoding: String },
+    #[error(
+        "cannot use {server}: it is {engine}, which spreads a database over several nodes, and the \
+         order of events depends on the locks (pg_locks) of one primary; use a PostgreSQL server"
+    )]
+    Distributed {
+        server: String,
+        engine: &'static str,
+    },
+    #[error(
+        "cannot use {server}: Citus distributes the table {table}, and the order of events depends \
+         on the locks (pg_locks) of one primary; take all tables of petstore back to the \
+         coordinator with undistribute_table, or use another database"
+    )]
+    DistributedTable { server: String, table: String },
+    #[error(
+        "cannot use {server}: it is {version}; upgrade the server to PostgreSQL {oldest} or later"
+    )]
+    OldServer {
+        server: String,
+        version: String,
+        oldest: u32,
+    },
     #[error("cannot set up TLS for {server}: {cause}")]
     Tls { server: String, cause: io::Error },
 }

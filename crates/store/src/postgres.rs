@@ -5,6 +5,7 @@ mod clock;
 mod commit_group;
 mod connect;
 mod deliveries;
+mod engine;
 pub(super) mod error;
 mod event_head;
 mod events;
@@ -53,7 +54,8 @@ use domain::{
     page::{Filter, ListQuery, Page},
 };
 use event_head::EventLog;
-use pool::Pool;
+use migrate::SCHEMA;
+use pool::{Pool, STATEMENT_TIMEOUT};
 use snapshot::SnapshotNumber;
 use writer::{LOCK_QUEUE_CAPACITY, WRITE_TIMEOUT, Writer};
 
@@ -109,13 +111,13 @@ pub(super) async fn open_connection(
 pub(super) async fn open_connection_to_current(url: &PostgresUrl) -> Result<Client, OpenError> {
     let client = connect(url).await?.1;
     let shown = url.to_string();
-    match migrate::outdated_version(&client, &shown).await? {
+    match SCHEMA.outdated_version(&client, &shown).await? {
         None => Ok(client),
         Some(0) => Err(OpenError::Empty(shown)),
         Some(found) => Err(OpenError::Older {
             database: shown,
             found,
-            supported: migrate::VERSION,
+            supported: SCHEMA.version(),
         }),
     }
 }
@@ -129,6 +131,7 @@ pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &At
 
 type NewConnection = (Connector, Client, Arc<AtomicU64>);
 
+/// Connects to a server that can have a store.
 async fn connect(url: &PostgresUrl) -> Result<NewConnection, OpenError> {
     let server = url.to_string();
     let connector = match Connector::new(url) {
@@ -137,13 +140,15 @@ async fn connect(url: &PostgresUrl) -> Result<NewConnection, OpenError> {
     };
     let connected = connector.connect().await;
     let (client, warnings, _) = connected.map_err(OpenError::postgres(&server))?;
+    let checked = timeout(STATEMENT_TIMEOUT, engine::check(&client, &server)).await;
+    checked.map_err(OpenError::postgres(&server))??;
     Ok((connector, client, warnings))
 }
 
 async fn prepare(url: &PostgresUrl, create: bool) -> Result<NewConnection, OpenError> {
     let shown = url.to_string();
     let (connector, mut client, warnings) = connect(url).await?;
-    let migration = migrate::migrate(&mut client, &shown, create);
+    let migration = SCHEMA.migrate(&mut client, &shown, create);
     let migrated = timeout(MIGRATION_TIMEOUT, migration).await;
     migrated.map_err(OpenError::postgres(&shown))??;
     Ok((connector, client, warnings))

@@ -333,9 +333,11 @@ fn owner() -> Option<(u32, u32)> {
     })
 }
 
-/// The path of a PostgreSQL program: Debian's newest installation, or on `PATH`, to
-/// which `/usr/sbin` is added because ordinary users may not have it.
-fn program(name: &str) -> PathBuf {
+/// The path of a PostgreSQL program: in the folder that `POSTGRES_BIN` names, Debian's newest
+/// installation, or on `PATH`, to which `/usr/sbin` is added because ordinary users may not have
+/// it.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let chosen = std::env::var_os("POSTGRES_BIN").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let mut debian: Vec<_> = debian
@@ -343,7 +345,10 @@ fn program(name: &str) -> PathBuf {
         .collect();
     debian.sort();
     let path = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    let mut dirs = debian.into_iter().rev().chain(path);
+    let mut dirs = chosen
+        .into_iter()
+        .chain(debian.into_iter().rev())
+        .chain(path);
     let found = dirs.find_map(|dir| Some(dir.join(name)).filter(|file| file.exists()));
     found.unwrap_or_else(|| panic!("{name} is not installed; `make tools` installs it"))
 }

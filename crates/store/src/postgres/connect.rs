@@ -4,7 +4,7 @@
 use std::{
     fmt, io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -24,6 +24,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     error::PostgresError,
+    migrate::SCHEMA,
     url::{CONNECT_TIMEOUT, PostgresUrl},
 };
 use outbound::tls;
@@ -51,11 +52,24 @@ impl ConnectionEnd {
     }
 }
 
+/// A newer version has changed the schema while this replica was running.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error(
+    "the database was upgraded by a newer petstore, and this version cannot use it any more (it \
+     supports schema {}, and {needed} is needed); replace this replica with the newer version",
+    SCHEMA.version()
+)]
+pub(super) struct SchemaTooNew {
+    pub(super) needed: i64,
+}
+
 /// Opens connections to one server, at any of its hosts.
 #[derive(Clone)]
 pub(super) struct Connector {
     url: Arc<PostgresUrl>,
     tls: MakeRustlsConnect,
+    /// The reason why no connection may be used any more. All clones share it.
+    schema_too_new: Arc<OnceLock<SchemaTooNew>>,
 }
 
 impl Connector {
@@ -63,7 +77,18 @@ impl Connector {
         Ok(Self {
             url: Arc::new(url.clone()),
             tls: tls_connector(url)?,
+            schema_too_new: Arc::default(),
         })
+    }
+
+    /// Fails if no connection may be used any more.
+    pub(super) fn check_schema(&self) -> Result<(), SchemaTooNew> {
+        self.schema_too_new.get().copied().map_or(Ok(()), Err)
+    }
+
+    /// Makes [`check_schema`](Self::check_schema) fail for all clones, until the process ends.
+    pub(super) fn refuse(&self, reason: SchemaTooNew) {
+        let _ = self.schema_too_new.set(reason);
     }
 
     /// Opens a connection and drives it on a task of its own.

@@ -17,7 +17,8 @@ use tokio::{
 use super::{
     super::{error::Error, metrics::EventMetrics, table::Record},
     Postgres,
-    connect::Connector,
+    connect::{Connector, SchemaTooNew},
+    migrate::SCHEMA,
     pool::{LOCK, Pool},
     read_first,
     watermark::{Holders, Watermark},
@@ -122,7 +123,8 @@ impl EventLog {
     async fn advance(&self, watermark: &mut Watermark) -> Result<(), Error> {
         loop {
             let rows = self.pool.read(&LAST, &[]).await?;
-            let (server, last, stable) = read_first(&rows)?;
+            let ((server, last, stable), oldest) = read_first(&rows)?;
+            self.check_schema(oldest)?;
             if !watermark.begin(server, last, stable) {
                 return Ok(());
             }
@@ -141,6 +143,20 @@ impl EventLog {
             watermark.finish(&holders, Instant::now());
             return Ok(());
         }
+    }
+
+    /// Takes this replica out of service if a newer version has changed the schema so that this one
+    /// cannot use it any more.
+    fn check_schema(&self, min_compatible_version: i64) -> Result<(), Error> {
+        if min_compatible_version <= SCHEMA.version() {
+            return Ok(());
+        }
+        let too_new = SchemaTooNew {
+            needed: min_compatible_version,
+        };
+        tracing::error!(error = %too_new, "replica taken out of service");
+        self.pool.refuse_all(too_new);
+        Err(Error::Unavailable(Arc::new(too_new)))
     }
 
     /// Makes the new head visible to readers, and reports a transaction that holds it back.
@@ -251,9 +267,11 @@ pub(super) fn head() -> String {
 }
 
 statements! {
-    /// The last number drawn. A sequence is not transactional: this is its current state.
+    /// The last number drawn, and the oldest program that works with the schema. A sequence is not
+    /// transactional: this is its current state.
     LAST() = format!(
-        "SELECT {SERVER}, CASE WHEN is_called THEN last_value ELSE 0 END, stable_through
+        "SELECT {SERVER}, CASE WHEN is_called THEN last_value ELSE 0 END, stable_through,
+                (SELECT min_compatible_version::bigint FROM schema_version)
          FROM events_sequence_seq, event_log WHERE id = 1"
     );
     /// The transactions that may have drawn a number. Returns at least one row. Every role

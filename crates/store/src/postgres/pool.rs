@@ -20,7 +20,7 @@ use tokio_postgres::{
 
 use super::{
     super::{error::Error, sql::Sql, table::Kind},
-    connect::{ConnectionEnd, Connector},
+    connect::{ConnectionEnd, Connector, SchemaTooNew},
     error::PostgresError,
 };
 use single_flight::SingleFlight;
@@ -183,9 +183,17 @@ impl Pool {
         })
     }
 
+    /// Refuses every further statement of this replica, in this and all other pools.
+    pub(super) fn refuse_all(&self, reason: SchemaTooNew) {
+        self.connector.refuse(reason);
+    }
+
     /// Returns the next connection, opening it if necessary. Requests that waited
     /// for a failed attempt share its error.
     pub(super) async fn connection(&self) -> Result<(usize, Arc<Connection>), Error> {
+        self.connector
+            .check_schema()
+            .map_err(|error| Error::Unavailable(Arc::new(error)))?;
         let number = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
         let slot = &self.slots[number];
         let connection = match slot.open_connection() {

@@ -13,7 +13,7 @@ use domain::invalid::quoted;
 
 /// The migrations in order. A released one is never changed; `user_version`
 /// counts those that a file has seen.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/1_initial.sql")];
+pub(super) const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/1_initial.sql")];
 
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
@@ -39,13 +39,18 @@ impl Identity {
 
     /// Returns the state of a file with this identity, or the reason why it must not be used.
     pub(super) fn classify(&self, path: &Path) -> Result<SchemaState, OpenError> {
+        self.classify_for(SCHEMA_VERSION, path)
+    }
+
+    /// Like [`classify`](Self::classify), for a program that knows this many migrations.
+    fn classify_for(&self, supported: i64, path: &Path) -> Result<SchemaState, OpenError> {
         match (self.application_id, self.user_version) {
             (0, 0) if !self.has_schema => Ok(SchemaState::Empty),
-            (APPLICATION_ID, SCHEMA_VERSION) => Ok(SchemaState::Current),
-            (APPLICATION_ID, found) if found > SCHEMA_VERSION => Err(OpenError::Newer {
+            (APPLICATION_ID, found) if found == supported => Ok(SchemaState::Current),
+            (APPLICATION_ID, found) if found > supported => Err(OpenError::Newer {
                 database: path.display().to_string(),
                 found,
-                supported: SCHEMA_VERSION,
+                supported,
             }),
             (APPLICATION_ID, found @ 0..) => Ok(SchemaState::Older(found)),
             _ => Err(OpenError::NotAPetstore(path.into())),
@@ -62,9 +67,10 @@ pub(super) enum SchemaState {
     Current,
 }
 
-/// Runs the missing migrations in one transaction. The caller holds the service
+/// Runs the missing ones of these migrations in one transaction. The caller holds the service
 /// lock; the state is checked again before anything is changed.
-pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
+pub(super) fn migrate(path: &Path, migrations: &[&str]) -> Result<(), OpenError> {
+    let version = migrations.len() as i64;
     let failed = OpenError::database(path);
     let open = || -> rusqlite::Result<Connection> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | FLAGS)?;
@@ -77,20 +83,20 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
     let identity = connect_read_only(path)
         .and_then(|db| Identity::read(&db))
         .or_else(|_| Identity::read(&open()?));
-    let seen = match identity.map_err(failed)?.classify(path)? {
+    let seen = match identity.map_err(failed)?.classify_for(version, path)? {
         SchemaState::Current => return Ok(()),
         SchemaState::Empty => 0,
-        SchemaState::Older(version) => version,
+        SchemaState::Older(found) => found,
     };
     let mut file = open_recovered(path, Role::Service)?;
     let mut run = || {
         let transaction = file
             .db
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for migration in MIGRATIONS.iter().skip(seen as usize) {
+        for migration in migrations.iter().skip(seen as usize) {
             transaction.execute_batch(migration)?;
         }
-        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        transaction.pragma_update(None, "user_version", version)?;
         transaction.commit()
     };
     run().map_err(failed)?;
@@ -150,3 +156,6 @@ fn in_memory_at(version: usize) -> rusqlite::Result<Connection> {
     }
     Ok(db)
 }
+
+#[cfg(test)]
+mod tests;

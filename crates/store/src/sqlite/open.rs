@@ -17,7 +17,7 @@ use super::{
     super::{Options, Role, error::OpenError, root_user::reject_shared_folder},
     connect::{BUSY_TIMEOUT, connect_read_only},
     files::identity,
-    migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, schema_state},
+    migrate::{Identity, MIGRATIONS, SCHEMA_VERSION, SchemaState, migrate, schema_state},
     recovery::{WritableConnection, is_open, open_recovered, wal_path},
     regular_file::{open_regular, reject_irregular},
 };
@@ -45,7 +45,7 @@ pub(super) fn prepare(
         // process serves the file.
         match lock(&path, options.create).map_err(failed)? {
             Some(lock) => {
-                migrate(&path)?;
+                migrate(&path, &MIGRATIONS)?;
                 return Ok((path, (role == Role::Service).then_some(lock)));
             }
             None if role == Role::Service && current => return Err(OpenError::InUse(path)),
