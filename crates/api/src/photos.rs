@@ -14,7 +14,7 @@ use super::{
     error::{ApiError, NO_SUCH_PET, NO_SUCH_PHOTO},
     path::PathId,
     pets::{CHANGED_TOO_OFTEN, expected_pet},
-    preconditions::{MAX_ATTEMPTS, UnmetPrecondition, contention},
+    preconditions::{UnmetPrecondition, retry},
     request::{ApiRequest, hash},
     response,
     state::Api,
@@ -283,17 +283,16 @@ pub async fn arrange_photos(
     let arrangement = request.json::<PhotoArrangement>().await?;
     let pet_id = pet_id?;
     let api_key_id = request.api_key_id();
-    for _ in 0..MAX_ATTEMPTS {
+    let arranged = retry(CHANGED_TOO_OFTEN, || async {
         let expected = expected_pet(api, pet_id, request.preconditions()).await?;
         let arrangement = arrangement.clone();
         let arranged = api
             .store
             .photo_arrange(api_key_id, pet_id, arrangement, expected);
         match arranged.await? {
-            // It changed since it was read; the precondition may still hold.
-            Err(PhotoRejection::Outdated) => {}
-            arranged => return Ok(response::json(&arranged?)),
+            Err(PhotoRejection::Outdated) => Ok(None),
+            arranged => Ok(Some(arranged?)),
         }
-    }
-    Err(contention(CHANGED_TOO_OFTEN))
+    });
+    Ok(response::json(&arranged.await?))
 }

@@ -10,7 +10,7 @@ use server::header_values;
 
 /// The maximum number of attempts of a change whose preconditions depend on the state of its
 /// resource. Each failed attempt means that a concurrent change succeeded.
-pub const MAX_ATTEMPTS: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
 
 /// Makes a change whose preconditions depend on the state of its resource. `attempt` returns `None`
 /// if the resource has changed since it was read; the preconditions may still hold. The error after
@@ -24,12 +24,7 @@ where
             return Ok(changed);
         }
     }
-    Err(contention(message))
-}
-
-/// Returns the error for a change whose attempts all failed.
-pub fn contention(message: &'static str) -> ApiError {
-    ApiError::Unavailable(message, Arc::new(Contention))
+    Err(ApiError::Unavailable(message, Arc::new(Contention)))
 }
 
 #[derive(Debug, thiserror::Error)]

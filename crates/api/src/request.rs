@@ -1,11 +1,12 @@
 //! Typed input from a request, or an error that describes its fault.
 
+mod content;
 mod image;
 
 use std::{borrow::Cow, net::IpAddr, ops::Deref, time::Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use sha2::{Digest, Sha256};
@@ -14,13 +15,14 @@ use super::{
     admission::InFlight,
     auth::Authorization,
     context::{RequestContext, Wait},
-    error::{ApiError, BodyLimit, UnsupportedContent},
+    error::{ApiError, BodyLimit},
     key_cache::KeyCache,
     operation::Operation,
     preconditions::Preconditions,
     rate_limit::{LimitKind, Quota},
     unknown_parameters::UnknownParameters,
 };
+use content::check_content;
 use domain::{
     api_key::{KeyHash, Scopes},
     event::{EventFilter, EventTypes, VisibleEvents},
@@ -279,19 +281,7 @@ impl<'a> ApiRequest<'a> {
     }
 
     fn check_type(&self, types: &'static [&'static str]) -> Result<(), ApiError> {
-        let unsupported = |name| UnsupportedContent {
-            accepted: types,
-            got: quoted_header(self.headers(), name),
-        };
-        if !has_media_type(self.headers(), types) {
-            let content = unsupported(header::CONTENT_TYPE);
-            return Err(ApiError::UnsupportedMediaType(content));
-        }
-        if is_encoded(self.headers()) {
-            let content = unsupported(header::CONTENT_ENCODING);
-            return Err(ApiError::UnsupportedContentEncoding(content));
-        }
-        Ok(())
+        check_content(self.headers(), types, ApiError::UnsupportedMediaType)
     }
 
     async fn body(&mut self) -> Result<Bytes, ApiError> {
@@ -412,41 +402,4 @@ fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<Stri
         1 => Some(format!("unknown {kind} {names}; known: {known}")),
         _ => Some(format!("unknown {kind}s {names}; known: {known}")),
     }
-}
-
-/// Returns true if the body has one of the media types. A missing Content-Type is accepted.
-fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
-    let mut declared = header_values(headers, header::CONTENT_TYPE);
-    let Some(value) = declared.next() else {
-        return true;
-    };
-    let Ok(value) = value.to_str() else {
-        return false;
-    };
-    let (media_type, parameters) = value.split_once(';').unwrap_or((value, ""));
-    let is_utf8 = |parameter: &str| match parameter.split_once('=') {
-        Some((name, charset)) if name.trim().eq_ignore_ascii_case("charset") => charset
-            .trim()
-            .trim_matches('"')
-            .eq_ignore_ascii_case("utf-8"),
-        _ => true,
-    };
-    declared.next().is_none()
-        && types
-            .iter()
-            .any(|known| media_type.trim().eq_ignore_ascii_case(known))
-        && parameters.split(';').all(is_utf8)
-}
-
-/// Quotes the values of a header for use in a message.
-fn quoted_header(headers: &HeaderMap, name: HeaderName) -> String {
-    let values = header_values(headers, name).map(|value| value.as_bytes());
-    let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
-    quoted(&values.join(", "))
-}
-
-/// Returns true if the body has a content coding. None is supported.
-fn is_encoded(headers: &HeaderMap) -> bool {
-    let mut codings = header_values(headers, header::CONTENT_ENCODING);
-    codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }

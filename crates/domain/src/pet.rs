@@ -14,7 +14,7 @@ use crate::{
     date::PastDate,
     idempotency::recorded_rejection,
     invalid::{Invalid, join_messages},
-    json::Value,
+    json::{FromObject, Object, Value},
     members::{Choice, Errors, resource},
     page::parse_positive_decimal,
     party::Source,
@@ -62,6 +62,21 @@ resource! {
 }
 
 impl Pet {
+    /// Parses the JSON of a pet in an event. Returns a message if it is invalid.
+    pub fn from_json(json: &str) -> Result<Self, String> {
+        let object = Object::parse(json.as_bytes()).map_err(|error| error.to_string())?;
+        let id = PetId::from_json(object.get("id")).map_err(|error| error.to_string())?;
+        let new = NewPet::from_object(&object).map_err(|errors| join_messages(&errors))?;
+        let photos = match object.get("photos") {
+            Some(photos) => Some(Photos::from_json(photos).ok_or("photos: malformed")?),
+            None => None,
+        };
+        Ok(Self {
+            photos,
+            ..new.with_id(id)
+        })
+    }
+
     pub fn photos(&self) -> &[Photo] {
         self.photos.as_ref().map_or(&[], Photos::as_slice)
     }

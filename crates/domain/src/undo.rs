@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     category::{Category, CategoryId},
     import::{Import, ImportUndo},
-    invalid::{Invalid, join_messages},
+    invalid::Invalid,
     json::{FromObject, KnownMember, Object},
     page::parse_positive_decimal,
-    pet::{Claim, NewPet, Pet, PetId, batch::BatchId},
-    photo::Photos,
+    pet::{Claim, Pet, PetId, batch::BatchId},
 };
 
 /// The maximum number of changes that are undone at a time.
@@ -320,29 +319,12 @@ impl FromObject for UndoRequest {
     }
 }
 
-impl Pet {
-    /// Parses the JSON of a pet in an event. Returns a message if it is invalid.
-    pub fn from_json(json: &str) -> Result<Self, String> {
-        let object = Object::parse(json.as_bytes()).map_err(|error| error.to_string())?;
-        let id = PetId::from_json(object.get("id")).map_err(|error| error.to_string())?;
-        let new = NewPet::from_object(&object).map_err(|errors| join_messages(&errors))?;
-        let photos = match object.get("photos") {
-            Some(photos) => Some(Photos::from_json(photos).ok_or("photos: malformed")?),
-            None => None,
-        };
-        Ok(Self {
-            photos,
-            ..new.with_id(id)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         category::CategoryName,
-        pet::{PetName, PetStatus},
+        pet::{NewPet, PetName, PetStatus},
         photo::{Photo, PhotoDigest, PhotoId},
     };
 

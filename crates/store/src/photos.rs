@@ -8,11 +8,11 @@ use bytes::Bytes;
 
 use super::{
     Error, Store,
-    command::{Command, Lane, RecordedResult, Reply},
+    command::{Command, Lane, RecordedResult},
     draft::Draft,
     error::MissingRow,
     row_keys::{Keys, Sequence},
-    rows::{Access, Stored, to_json},
+    rows::{Access, Stored},
     table::{Value, columns},
     tables::{PhotoPart, StoredPhoto},
 };
@@ -146,10 +146,7 @@ impl Command for AddPhoto {
 
     /// The photo may be removed before a retry, so its size is recorded, too.
     fn recorded(photo: &Photo) -> RecordedResult {
-        RecordedResult {
-            id: photo.id.get(),
-            results: Some(to_json(photo)),
-        }
+        RecordedResult::of_json(photo.id.get(), photo)
     }
 }
 
@@ -283,14 +280,8 @@ impl Store {
         request: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<Photo, PhotoRejection>>, Error> {
         let command = AddPhoto { pet_id, new };
-        Ok(
-            match self.execute(Some(api_key_id), command, request).await? {
-                Reply::Executed(added) => Idempotent::Executed(added),
-                Reply::Replayed(Ok(recorded)) => Idempotent::Replayed(Ok(recorded.parse()?)),
-                Reply::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
-                Reply::KeyReused => Idempotent::KeyReused,
-            },
-        )
+        let reply = self.execute(Some(api_key_id), command, request).await?;
+        reply.or_recorded()
     }
 
     /// Removes a photo from a pet. Its bytes are kept until they are purged.

@@ -7,13 +7,12 @@ use hyper::body::Body;
 use sha2::{Digest, Sha256};
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::{ApiRequest, collect, has_media_type, is_encoded, quoted_header};
-use crate::error::{ApiError, BodyLimit, UnsupportedContent};
+use super::{ApiRequest, collect, content::check_content};
+use crate::error::{ApiError, BodyLimit};
 use domain::{
     idempotency::{IdempotencyKey, IdempotentRequest},
     photo::{MAX_IMAGE_BYTES, MIN_UPLOAD_RATE},
 };
-use http::header;
 use server::{MAX_BODY_BYTES, MAX_LARGE_BODY_BYTES};
 
 /// The media types of an image. Which of them it is, its bytes say; a client that does not know
@@ -39,18 +38,7 @@ fn additional_bytes(length: u64) -> usize {
 impl ApiRequest<'_> {
     /// Checks the headers that describe an image, before its bytes are read.
     pub fn check_image(&self) -> Result<(), ApiError> {
-        let unsupported = |name| UnsupportedContent {
-            accepted: IMAGES,
-            got: quoted_header(self.headers(), name),
-        };
-        if !has_media_type(self.headers(), IMAGES) {
-            let content = unsupported(header::CONTENT_TYPE);
-            return Err(ApiError::UnsupportedImageType(content));
-        }
-        if is_encoded(self.headers()) {
-            let content = unsupported(header::CONTENT_ENCODING);
-            return Err(ApiError::UnsupportedContentEncoding(content));
-        }
+        check_content(self.headers(), IMAGES, ApiError::UnsupportedImageType)?;
         let (length, max_bytes) = self.image_length();
         if length > max_bytes as u64 {
             return Err(ApiError::BodyTooLarge(BodyLimit::Image));

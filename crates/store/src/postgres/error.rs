@@ -51,6 +51,8 @@ fn reason(error: &tokio_postgres::Error) -> String {
             }
         };
     }
+    // These errors do not come from the server, so there is no SQLSTATE. The driver keeps their kind
+    // to itself, and most sources are texts without a type: some are recognised by their text.
     let source = error.source();
     match source.and_then(|source| source.downcast_ref::<io::Error>()) {
         Some(cause) if cause.raw_os_error().is_some() => match cause.kind() {
@@ -60,17 +62,16 @@ fn reason(error: &tokio_postgres::Error) -> String {
             }
             _ => format!("{error}: {cause}"),
         },
-        // An error of the resolver has no code of the operating system.
+        // The resolver has codes of its own, which the standard library does not pass on.
         Some(cause) if cause.to_string().starts_with("failed to lookup") => {
             "the host is unknown; correct its name in the URL".into()
         }
-        // A mistake in the configuration, for the driver: its source is a text without a type.
+        // A mistake in the configuration, for the driver.
         None if source.is_some_and(|source| source.to_string() == "password missing") => {
             "the server wants a password; name a file that has it with --database-password-file"
                 .into()
         }
-        // The driver does not tell the kind of such an error, and its source has no common type: a
-        // text if the server offers no TLS, an I/O error otherwise.
+        // Its source is an I/O error, unless the server offers no TLS.
         _ if error.to_string().contains("TLS handshake") => {
             let cause = source.map_or(String::new(), |source| format!(" ({source})"));
             format!("TLS failed{cause}; correct sslmode or sslrootcert in the URL, or the server")

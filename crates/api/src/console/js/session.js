@@ -28,7 +28,8 @@ export function takeSecret(name = "") {
 }
 
 const counted = (storage = localStorage) => Number(storage.getItem(COUNT_KEY));
-// What another tab stores in `localStorage` may arrive after its message: the higher count is the current one.
+// A count that another tab stores in `localStorage` may arrive after its message: the higher one is
+// current.
 const latest = () => Math.max(counted(sessionStorage), counted());
 if (counted(sessionStorage) < latest()) sessionStorage.removeItem(STORAGE_KEY);
 
