@@ -2,7 +2,7 @@
 
 .PHONY: help run test format test-build test-rust test-outside postgres-versions golden-stores accept-instructions outside-tools \
 	soak import-beside-till torture lint lint-rust lint-language deny advisories fuzz bench round-trip package \
-	reproducible screenshots tools
+	portable release release-platform first-minute reproducible screenshots tools
 
 help:
 	@echo "make run           build and run the service on petstore.db"
@@ -13,7 +13,7 @@ help:
 	@echo "                   count the instructions of the hot paths again, to compare with from now on"
 	@echo "make screenshots   take the pictures of the console in the README"
 	@echo "make soak          run the soak tests of sales and events, with crashes, for ten minutes each"
-	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
+	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed), and first-minute"
 	@echo "make import-beside-till"
 	@echo "                   import 50,000 rows in the console while a till sells, and print the times"
 	@echo "                   (set IMPORT_ROWS to change that, and IMPORT_DATABASE=postgres for PostgreSQL)"
@@ -31,6 +31,8 @@ help:
 	@echo "make round-trip    take a million animals through every format and both databases"
 	@echo "                   (set ANIMALS to change that)"
 	@echo "make package       build the Debian package into target/debian"
+	@echo "make release       build everything that a release consists of into target/release-files"
+	@echo "make first-minute  install the release on a bare Debian, add an animal, and print the times"
 	@echo "make reproducible  build the package of HEAD twice, in different folders, and compare"
 
 BUILT = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
@@ -120,6 +122,7 @@ soak: export SOAK_SECONDS ?= 600
 soak: tools
 	$(MAKE) --no-print-directory postgres-versions VERSIONS="14 15 16 17 18"
 	cargo test --locked --test process -- --include-ignored --nocapture sold_twice every_event
+	$(MAKE) first-minute
 
 # The release build, with its database on the disk: interrupted, resumed and undone, and compared
 # with `petstore import` of the same file. `make test` runs it with fewer rows.
@@ -195,27 +198,68 @@ REPRODUCIBLE = SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
 	RUSTFLAGS="$(addprefix --remap-path-prefix=,$(PATHS))" \
 	CFLAGS="$(addprefix -ffile-prefix-map=,$(PATHS))"
 
-# The binary contains the list of its dependencies (cargo auditable), and generates the
-# manual pages and shell completions. The bill of materials names the root of the
-# repository, and covers the other crates of the workspace too.
-package: TOOLS = dpkg-shlibdeps:dpkg-dev
-package: PETSTORE = $(BUILT)/dist/petstore
-package: export PATH := $(abspath $(CARGO_TOOLS)):$(PATH)
-package: tools
+# What users install runs on every Linux with this glibc or a newer one: Zig links it with the
+# symbols of that version.
+GLIBC = 2.17
+TARGET := $(shell rustc --version --verbose | sed -n 's/^host: //p')
+PORTABLE = $(BUILT)/$(TARGET)/dist/petstore
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+
+# The binary contains the list of its dependencies (cargo auditable). The bill of materials names
+# the root of the repository, and covers the other crates of the workspace too.
+portable: TOOLS = readelf:binutils python3
+portable: export PATH := $(abspath $(TOOLS_ROOT)/zig/bin):$(abspath $(CARGO_TOOLS)):$(PATH)
+portable: tools $(TOOLS_ROOT)/zig/.installed
 	$(CARGO_INSTALL) cargo-auditable@0.7.7
 	$(CARGO_INSTALL) cargo-cyclonedx@0.5.9
-	$(CARGO_INSTALL) cargo-deb@3.8.0
-	$(REPRODUCIBLE) CARGO=deploy/cargo-wrapper \
-		cargo-auditable auditable build --profile dist --locked --bin petstore
-	rm -rf target/package
-	$(PETSTORE) man target/package/man
-	$(PETSTORE) completions bash > target/package/petstore
-	$(PETSTORE) completions zsh > target/package/_petstore
-	$(PETSTORE) completions fish > target/package/petstore.fish
+	$(CARGO_INSTALL) cargo-zigbuild@0.24.0
+	$(REPRODUCIBLE) CARGO_PROFILE_DIST_STRIP=symbols CARGO=deploy/cargo-wrapper \
+		cargo-auditable auditable zigbuild --profile dist --locked --bin petstore \
+		--target $(TARGET).$(GLIBC)
+	deploy/check-glibc $(PORTABLE) $(GLIBC)
+	deploy/package-tree $(PORTABLE) target/package
 	$(REPRODUCIBLE) cargo-cyclonedx cyclonedx --format json --spec-version 1.5
-	sed 's|$(CURDIR)|/petstore|g' petstore.cdx.json > target/package/petstore.cdx.json
+	sed 's|$(CURDIR)|/petstore|g' petstore.cdx.json > target/petstore.cdx.json
 	rm petstore.cdx.json bench/*.cdx.json crates/*/*.cdx.json tests/support/*.cdx.json
-	$(REPRODUCIBLE) cargo-deb --profile dist --no-build --locked
+
+$(TOOLS_ROOT)/zig/.installed: deploy/zig-requirements.txt
+	python3 -m venv $(TOOLS_ROOT)/zig
+	$(TOOLS_ROOT)/zig/bin/pip install --quiet --disable-pip-version-check --no-compile -r $<
+	touch $@
+
+package: TOOLS = dpkg-shlibdeps:dpkg-dev readelf:binutils python3
+package: export PATH := $(abspath $(CARGO_TOOLS)):$(PATH)
+package: portable
+	$(CARGO_INSTALL) cargo-deb@3.8.0
+	rm -rf target/debian
+	$(REPRODUCIBLE) cargo-deb --profile dist --target $(TARGET) --no-build --no-strip --locked \
+		--output target/debian/
+
+# The files of a release, with the archive, the package and the bill of materials of this
+# machine's architecture. A workflow builds them on a machine of each, and then completes the
+# folder (deploy/finish-release).
+RELEASE_FILES = target/release-files
+PLATFORM = $(firstword $(subst -, ,$(TARGET)))-linux
+
+release: release-platform
+	deploy/finish-release $(RELEASE_FILES)
+	ls -l $(RELEASE_FILES)
+
+release-platform: package
+	rm -rf $(RELEASE_FILES)
+	mkdir -p $(RELEASE_FILES)
+	cp target/debian/*.deb $(RELEASE_FILES)
+	cp target/petstore.cdx.json $(RELEASE_FILES)/petstore-$(VERSION)-$(PLATFORM).cdx.json
+	deploy/archive target/package petstore-$(VERSION)-$(PLATFORM) $(RELEASE_FILES)
+
+release release-platform first-minute: TOOLS = dpkg-shlibdeps:dpkg-dev readelf:binutils python3
+release release-platform: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
+
+# The console in a browser, on what `make release` built.
+first-minute: TOOLS += chromium node:nodejs npm mmdebstrap script:bsdutils
+first-minute: release $(OUTSIDE)/node_modules/.installed
+	cd $(OUTSIDE) && $(SUDO) env PETSTORE_BINARY=$(PORTABLE) \
+		ARTEFACTS=$(CURDIR)/target/outside/artefacts node first-minute.mjs $(abspath $(RELEASE_FILES))
 
 reproducible: tools
 	set -e; work=$$(mktemp -d); trap "rm -rf $$work" EXIT; \
@@ -223,9 +267,9 @@ reproducible: tools
 		mkdir -p $$folder; git archive HEAD | tar -x -C $$folder; \
 		env -u CARGO_TARGET_DIR $(MAKE) -C $$folder package \
 			TOOLS_ROOT=$(abspath $(TOOLS_ROOT)) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH); \
-		sha256sum $$folder/target/dist/petstore $$folder/target/debian/*.deb; \
+		sha256sum $$folder/target/package/bin/petstore $$folder/target/debian/*.deb; \
 	done; \
-	cmp $$work/one/target/dist/petstore $$work/two/deeper/target/dist/petstore; \
+	cmp $$work/one/target/package/bin/petstore $$work/two/deeper/target/package/bin/petstore; \
 	cmp $$work/one/target/debian/*.deb $$work/two/deeper/target/debian/*.deb; \
 	echo "Both builds are identical."
 
@@ -242,7 +286,7 @@ round-trip: tools
 
 # Debian packages, as program[:package]. RUNLEVEL=1 keeps installed services from
 # starting; the tests start their own.
-TOOLS = strace curl openssl script:bsdutils faketime chromium node:nodejs npm python3 \
+TOOLS = strace curl wget openssl script:bsdutils faketime chromium node:nodejs npm python3 \
 	pg_ctlcluster:postgresql setpriv:util-linux pgbouncer groff:groff-base \
 	systemd-analyze:systemd haproxy valgrind
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)

@@ -48,12 +48,9 @@ fn schema<'a>(contract: &'a mut Value, name: &str) -> &'a mut Value {
     &mut contract["components"]["schemas"][name]
 }
 
-/// Replaces the schema of the status by which pets are listed, which has three values.
-fn replace_status(contract: &mut Value, schema: Value) {
-    let parameters = &mut contract["paths"]["/pets"]["get"]["parameters"];
-    let mut parameters = parameters.as_array_mut().unwrap().iter_mut();
-    let status = parameters.find(|parameter| parameter["name"] == "status");
-    status.unwrap()["schema"] = schema;
+/// Replaces the schema of the order in which pets are listed, which has two values.
+fn replace_sort(contract: &mut Value, schema: Value) {
+    contract["components"]["parameters"]["Sort"]["schema"] = schema;
 }
 
 #[test]
@@ -145,15 +142,12 @@ fn stricter_requirements_are_breaking() {
         ("pattern", |c| {
             schema(c, "PetName")["pattern"] = json!("^[a-z]+$")
         }),
-        ("parameter status: pattern", |c| {
-            replace_status(
-                c,
-                json!({"type": "string", "pattern": "^(available|sold)$"}),
-            )
+        ("parameter sort: pattern", |c| {
+            replace_sort(c, json!({"type": "string", "pattern": "^asc$"}))
         }),
-        ("parameter status: pattern", |c| {
-            let values = json!(["available", "pending", "sold"]);
-            replace_status(
+        ("parameter sort: pattern", |c| {
+            let values = json!(["asc", "desc"]);
+            replace_sort(
                 c,
                 json!({"type": "string", "enum": values, "pattern": "^[a-z]+$"}),
             )
@@ -171,15 +165,15 @@ fn stricter_requirements_are_breaking() {
 fn additions_are_compatible() {
     let changes: [Change; 7] = [
         |c| c["paths"]["/pets"]["patch"] = json!({"operationId": "x", "responses": {}}),
-        |c| c["paths"]["/pets"]["get"]["responses"]["429"] = json!({"description": "x"}),
+        |c| c["paths"]["/pets"]["get"]["responses"]["418"] = json!({"description": "x"}),
         |c| schema(c, "Pet")["properties"]["colour"] = json!({"type": "string"}),
         |c| schema(c, "NewPet")["properties"]["colour"] = json!({"type": "string"}),
         |c| c["components"]["parameters"]["Limit"]["schema"]["maximum"] = json!(200),
         |c| remove(&mut c["paths"], "/store/orders"), // experimental
         |c| {
-            replace_status(
+            replace_sort(
                 c,
-                json!({"type": "string", "pattern": "^(available|pending|sold|,)+$"}),
+                json!({"type": "string", "pattern": "^(asc|desc|,)+$", "default": "asc"}),
             )
         },
     ];
