@@ -31,9 +31,13 @@ statements! {
              FROM words WHERE words.word IS NOT NULL
          )
          SELECT word FROM words WHERE word IS NOT NULL LIMIT $3";
-    /// The pets with a word in a range.
+    /// The pets with a word in a range; none if there are more than the limit. That is decided by
+    /// a row that is skipped to, as the rows before it would be returned for nothing.
     PETS_OF_TERM(Text, Text, Int) = "SELECT pet_id FROM pet_words WHERE word >= $1 AND word < $2
-         ORDER BY word, pet_id LIMIT $3";
+         ORDER BY word, pet_id
+         LIMIT CASE WHEN EXISTS (SELECT 1 FROM pet_words WHERE word >= $1 AND word < $2
+                                 LIMIT 1 OFFSET $3)
+               THEN 0 ELSE $3 END";
 }
 
 /// Pets that may match a search.
@@ -168,8 +172,9 @@ impl Store {
             limit = ids_per_word(query, words.len());
             on_database!(self, db => db.pet_ids_of_words(words, query, limit).await)?
         } else {
-            let pets: Vec<(i64,)> = self.query(&PETS_OF_TERM, range(max_pets + 1)).await?;
-            if pets.len() as i64 > max_pets {
+            let pets: Vec<(i64,)> = self.query(&PETS_OF_TERM, range(max_pets)).await?;
+            // Each of the words has a pet.
+            if pets.is_empty() {
                 return Ok(None);
             }
             let ids = pets.into_iter().map(|(id,)| id);
