@@ -54,6 +54,7 @@ mod replicas;
 mod restore;
 mod root;
 mod sales;
+mod scheduled_backups;
 mod shutdown;
 mod statements;
 mod stopped_replica;
