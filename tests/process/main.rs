@@ -38,6 +38,7 @@ mod linearizability;
 mod list_cost;
 mod locked_rows;
 mod log;
+mod offsite_backups;
 mod open_database;
 mod order_expiry;
 mod overload;
