@@ -49,6 +49,12 @@ fn a_replica_has_what_was_written_and_can_be_restored() {
     replicate.stdout(Stdio::null()).stderr(Stdio::null());
     let replication = Replication(replicate.spawn().unwrap());
     import(&home, "Bella");
+    wait_for("the tables of Litestream", || {
+        let db = Connection::open(home.database()).unwrap();
+        let select = "SELECT count(*) FROM sqlite_schema WHERE name = '_litestream_seq'";
+        let found: i64 = db.query_row(select, [], |row| row.get(0)).ok()?;
+        (found == 1).then_some(())
+    });
     // The service restarts beside it.
     service.stop();
     let service = home.serve();

@@ -53,8 +53,9 @@ impl Schedule {
     }
 
     /// Continues from the newest backup, which is not due yet.
-    pub fn wait_after(&mut self, newest: Timestamp) {
-        self.anchor.get_or_insert(newest);
+    pub fn wait_after(&mut self, newest: Timestamp, now: Timestamp) {
+        let anchor = self.anchor.filter(|anchor| is_past(*anchor, now));
+        self.anchor = anchor.or(Some(newest));
         self.retry_at = None;
     }
 
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn backups_do_not_drift() {
         let mut schedule = Schedule::new(DAY);
-        schedule.wait_after(at(0));
+        schedule.wait_after(at(0), at(0));
         for day in 1..4 {
             let due = at(day * 86_400);
             assert_eq!(schedule.next(due), Some(due));
@@ -122,6 +123,9 @@ mod tests {
         // The clock was set back.
         let now = at(-100 * 86_400);
         assert_eq!(schedule.next(now), None);
+        let mut waiting = schedule.clone();
+        waiting.wait_after(at(-101 * 86_400 + 1), now);
+        assert_eq!(waiting.next(now), Some(at(-100 * 86_400 + 1)));
         schedule.succeed(at(-100 * 86_400 + 10));
         assert_eq!(schedule.next(now), Some(at(-99 * 86_400)));
     }
@@ -129,7 +133,7 @@ mod tests {
     #[test]
     fn failures_are_repeated_within_bounds() {
         let mut schedule = Schedule::new(DAY);
-        schedule.wait_after(at(0));
+        schedule.wait_after(at(0), at(0));
         let delays = [60, 120, 240, 480, 960, 1920, 3600, 3600];
         for (failures, delay) in (1..).zip(delays) {
             schedule.fail(failures, at(86_400));

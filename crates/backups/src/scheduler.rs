@@ -189,7 +189,7 @@ impl Backups {
         }
         match (&attempt, &plan.known.newest) {
             (Ok(Attempt::NotDue), Some(newest)) => {
-                plan.schedule.wait_after(newest.name.time);
+                plan.schedule.wait_after(newest.name.time, now);
                 self.status.succeed(plan.index, newest.clone());
             }
             (Ok(Attempt::Made), Some(newest)) => {
