@@ -28,7 +28,7 @@ pub struct Restore {
     #[arg(value_name = "BACKUP")]
     file: PathBuf,
     /// List the backups in a folder or a bucket, the newest first, and restore none.
-    #[arg(long)]
+    #[arg(long, env = "PETSTORE_RESTORE_LIST")]
     pub list: bool,
     #[command(flatten)]
     pub database: Database,

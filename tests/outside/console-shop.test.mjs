@@ -45,7 +45,7 @@ test("an owner sets the name, address, receipt text and currency of the shop", a
   const head = page.getByRole("region", { name: "Receipt head" });
   await head.getByRole("heading", { name: "Happy Paws" }).waitFor();
   await head.getByText("Thank you!").waitFor();
-  await page.getByText(/^Last backup on the server: .*\d\d:\d\d\.$/).waitFor();
+  await page.getByText(/^Last backup on the server: .*\d\d:\d\d\./).waitFor();
   await page.inspect("shop");
   await save(page);
   assert.deepEqual(await settings(), { name: "Happy Paws", address: "12 Mill Lane\nFrederick", receiptText: "Thank you!", currency: "CHF" });
