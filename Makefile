@@ -64,7 +64,7 @@ REQUIRE_INSTRUCTIONS = $(if $(RUSTFLAGS)$(CARGO_PROFILE_DEV_DEBUG)$(CARGO_PROFIL
 
 # Plain `cargo test` reports the tests that need external tools as ignored. Tests wait
 # more than they compute, so twice as many run at a time as there are cores.
-test-rust: tools
+test-rust: tools target/outside/.installed
 	$(REQUIRE_INSTRUCTIONS) $(CARGO_TEST) --no-fail-fast -- --include-ignored \
 		--test-threads=$$((2 * $$(nproc)))
 

@@ -49,7 +49,7 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use database::{Database, PasswordFile, ServedDatabase, print_warning};
 use interrupt::{Interrupt, SignalError};
 use listen::{Listen, socket_address};
-use options::{PublicUrls, TlsFiles, UrlParser, WebhookTargets};
+use options::{BackupOptions, PublicUrls, TlsFiles, UrlParser, WebhookTargets};
 use os_errors::explain_os_errors;
 use stdout::print;
 use table::table;
@@ -89,7 +89,7 @@ enum Command {
     /// terminal with a new database, it also creates the first API key, and prints a link to
     /// the console that is signed in with it. While an SQLite file is being served, its
     /// write-ahead log (-wal) and shared-memory index (-shm) are next to it.
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Create, list, rotate and revoke API keys.
     ///
     /// Changes take effect while the service is running.
@@ -110,7 +110,8 @@ enum Command {
     ///
     /// Checks the integrity of the backup before anything is changed. The store that was
     /// there is kept beside the new one, under a name with the time. After a crash, either
-    /// of them is in place, complete.
+    /// of them is in place, complete. With --list, only lists the backups in a folder or a
+    /// bucket.
     Restore(restore::Restore),
     /// Check the integrity of a store, even while it is being served.
     ///
@@ -209,6 +210,7 @@ impl Command {
         let database = match self {
             Self::Keys(keys) => keys.database(),
             Self::Backup(backup) => &backup.database,
+            Self::Restore(restore) if restore.list => return Ok(()),
             Self::Restore(restore) => &restore.database,
             Self::Check(check) => &check.database,
             Self::Statements(statements) => &statements.database,

@@ -1,5 +1,6 @@
 //! `petstore doctor`: diagnoses the installation and suggests fixes.
 
+mod backups;
 mod checks;
 mod listeners;
 mod target;
@@ -117,7 +118,7 @@ impl Doctor {
 
     async fn examine(&self) -> Vec<Finding> {
         let file = &self.packaged_settings;
-        let target = self.service.target(file);
+        let mut target = self.service.target(file);
         if target.is_packaged {
             let file = file.display();
             status!("Examining the installed service, with its settings in {file}.");
@@ -146,6 +147,7 @@ impl Doctor {
         listeners::imports(report.on("imports"), &target, process.as_ref());
         listeners::metrics(report.on("metrics"), &target, is_ready).await;
         checks::certificate(report.on("certificate"), &target.tls);
+        backups::check(report.on("backups"), &mut target, store.as_ref()).await;
         report.findings.append(&mut settings.findings);
         report.findings
     }

@@ -15,6 +15,11 @@ pub fn event_age(text: &str) -> Result<SignedDuration, &'static str> {
         .ok_or("must be a duration from 1s to 3660d, such as 12h, 30d or 1095d")
 }
 
+pub fn backup_interval(text: &str) -> Result<SignedDuration, &'static str> {
+    duration(text, 1..=366 * 24 * 3600)
+        .ok_or("must be a duration from 1s to 366d, such as 1h, 24h or 7d")
+}
+
 pub fn drain_delay(text: &str) -> Result<SignedDuration, &'static str> {
     duration(text, 0..=600).ok_or("must be a duration from 0s to 10m, such as 5s")
 }

@@ -88,6 +88,14 @@ pub async fn check_readiness(address: SocketAddr, tls: bool) -> Readiness {
     }
 }
 
+/// Returns the body of a readiness probe, if it is JSON.
+pub async fn readiness_details(address: SocketAddr, tls: bool) -> Option<Value> {
+    let deadline = Instant::now() + TIMEOUT;
+    let response = timeout_at(deadline, get_readyz(address, tls, deadline)).await;
+    let response = response.ok()?.ok()?;
+    serde_json::from_str(response.split_once("\r\n\r\n")?.1).ok()
+}
+
 fn read_response(response: &str) -> Readiness {
     let (head, body) = response.split_once("\r\n\r\n").unwrap_or((response, ""));
     let status_line = head.lines().next().unwrap_or_default();

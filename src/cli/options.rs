@@ -1,16 +1,22 @@
 //! Options that several commands have.
 
-use std::{ffi::OsStr, path::PathBuf, sync::Arc};
+use std::{env, ffi::OsStr, path::PathBuf, sync::Arc};
 
-use clap::{Arg, Args, builder::TypedValueParser};
+use clap::{
+    Arg, Args,
+    builder::{RangedU64ValueParser, TypedValueParser},
+};
+use jiff::SignedDuration;
 
+use super::duration::backup_interval;
 use api::PublicUrl;
+use backups::{Config, S3Settings, S3Url};
 use domain::{
     invalid::Invalid,
     webhook::{address::Network, url::UrlPolicy},
 };
 use server::{CertificateError, Tls};
-use store::redact_password;
+use store::{DatabaseUrl, redact_password};
 
 #[derive(Args)]
 pub struct TlsFiles {
@@ -114,5 +120,73 @@ impl WebhookTargets {
             allow_http: self.webhook_allow_http,
             networks: self.webhook_allow_nets.iter().copied().collect(),
         }
+    }
+}
+
+#[derive(Args)]
+pub struct BackupOptions {
+    /// Folder for backups of the SQLite file, which the service then takes by itself.
+    ///
+    /// Each has its time (UTC) in its name, is checked before it gets that name, and can be
+    /// restored with `petstore restore`. The folder is created if it is missing. By default, no
+    /// backups are taken.
+    #[arg(long, env = "PETSTORE_BACKUP_DIR", value_name = "FOLDER")]
+    pub backup_dir: Option<PathBuf>,
+    /// Bucket for backups of the SQLite file, such as s3://bucket/prefix, beside or instead of a
+    /// folder.
+    ///
+    /// The endpoint, the region and the credentials are those of the environment variables
+    /// AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+    /// AWS_SESSION_TOKEN.
+    #[arg(long, env = "PETSTORE_BACKUP_TO", value_name = "URL")]
+    pub backup_to: Option<S3Url>,
+    /// Interval between backups, such as 1h, 24h or 7d.
+    #[arg(
+        long,
+        env = "PETSTORE_BACKUP_EVERY",
+        value_parser = backup_interval,
+        default_value = DEFAULT_BACKUP_INTERVAL,
+        value_name = "DURATION",
+        allow_hyphen_values = true
+    )]
+    pub backup_every: SignedDuration,
+    /// Number of backups to keep in the folder, and in the bucket. Older ones of this store are
+    /// deleted.
+    #[arg(
+        long,
+        env = "PETSTORE_BACKUP_KEEP",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000),
+        default_value_t = 14,
+        value_name = "COUNT",
+        allow_hyphen_values = true
+    )]
+    pub backup_keep: usize,
+}
+
+pub const DEFAULT_BACKUP_INTERVAL: &str = "24h";
+
+impl BackupOptions {
+    /// Returns the backups to take. Fails on PostgreSQL.
+    pub fn config(&self, database: &DatabaseUrl) -> Result<Option<Config>, &'static str> {
+        if self.backup_dir.is_none() && self.backup_to.is_none() {
+            return Ok(None);
+        }
+        if let DatabaseUrl::Postgres(_) = database {
+            return Err(
+                "--backup-dir and --backup-to (PETSTORE_BACKUP_DIR, PETSTORE_BACKUP_TO) are for \
+                 SQLite files; remove them, and back up PostgreSQL with pg_dump or pg_basebackup, \
+                 see docs/operations.md",
+            );
+        }
+        let bucket = self.backup_to.clone().map(|url| {
+            let settings = S3Settings::read(|name| env::var(name).ok())?;
+            Ok::<_, &str>((url, Arc::new(settings)))
+        });
+        Ok(Some(Config {
+            folder: self.backup_dir.clone(),
+            bucket: bucket.transpose()?,
+            every: self.backup_every,
+            keep: self.backup_keep,
+        }))
     }
 }

@@ -1,6 +1,10 @@
-//! `petstore restore`: puts a backup in place of an SQLite store.
+//! `petstore restore`: lists backups, and puts one in place of an SQLite store.
+
+mod backup_bucket;
+mod backup_folder;
 
 use std::{
+    error::Error,
     io,
     path::{Path, PathBuf},
 };
@@ -10,6 +14,7 @@ use clap::Args;
 use super::{
     CommandResult, Database, Interrupt, copy_progress, counted, escape_path, shell_quote, status,
 };
+use backups::S3Url;
 use store::{DatabaseUrl, RestoreSummary, explain, restore};
 use system::atomic_file::AtomicFile;
 
@@ -17,14 +22,26 @@ use system::atomic_file::AtomicFile;
 pub struct Restore {
     /// Backup to restore, which is only read, or - for standard input.
     ///
-    /// Standard input is first copied to a file beside the store.
+    /// Of a folder or a bucket (s3://BUCKET/PREFIX) with backups that `petstore serve` has made,
+    /// the newest one is restored; add its name to restore another. Standard input and objects of
+    /// a bucket are first copied to a file beside the store.
+    #[arg(value_name = "BACKUP")]
     file: PathBuf,
+    /// List the backups in a folder or a bucket, the newest first, and restore none.
+    #[arg(long, env = "PETSTORE_RESTORE_LIST")]
+    pub list: bool,
     #[command(flatten)]
     pub database: Database,
 }
 
 impl Restore {
     pub fn run(self) -> CommandResult {
+        if self.list {
+            return match self.bucket()? {
+                Some(bucket) => backup_bucket::list(bucket),
+                None => backup_folder::list(&self.file),
+            };
+        }
         let DatabaseUrl::Sqlite(store) = &self.database.database else {
             let message = "`petstore restore` is for SQLite files; restore PostgreSQL with its own \
                            tools: create an empty database, load the dump with pg_restore, and \
@@ -32,13 +49,13 @@ impl Restore {
             return Err(message.into());
         };
         let interrupt = Interrupt::listen("interrupted; the store is as it was")?;
+        let Source {
+            file,
+            spooled,
+            name,
+        } = self.source(store, &interrupt)?;
         let bar = interrupt.progress_bar("pages");
-        let (spooled, name) = if self.file.as_os_str() == "-" {
-            (Some(spool(store)?), "standard input".into())
-        } else {
-            (None, escape_path(&self.file))
-        };
-        let backup = spooled.as_ref().map_or(&*self.file, AtomicFile::path);
+        let backup = spooled.as_ref().map_or(&*file, AtomicFile::path);
         let announcement = format!("Copying {name} to {}", escape_path(store));
         let mut progress = copy_progress(&bar, announcement);
         let restored = restore(backup, store, |done, total| {
@@ -87,6 +104,55 @@ impl Restore {
         status!("  Run `petstore keys list{options}`:");
         status!("  keys that were revoked after the backup are valid again.");
         Ok(())
+    }
+}
+
+/// A backup to restore.
+struct Source {
+    file: PathBuf,
+    /// The copy beside the store of a backup that is not a file.
+    spooled: Option<AtomicFile>,
+    /// The backup as shown to people.
+    name: String,
+}
+
+impl Restore {
+    fn bucket(&self) -> Result<Option<S3Url>, String> {
+        let text = self.file.to_str().unwrap_or_default();
+        if !text.starts_with(S3Url::SCHEME) {
+            return Ok(None);
+        }
+        let url = text.parse().map_err(|reason| format!("{text} {reason}"))?;
+        Ok(Some(url))
+    }
+
+    fn source(&self, store: &Path, interrupt: &Interrupt) -> Result<Source, Box<dyn Error>> {
+        if let Some(url) = self.bucket()? {
+            let bar = interrupt.progress_bar("MiB");
+            let (spooled, name) = backup_bucket::download(url, store, &bar)?;
+            return Ok(Source {
+                file: self.file.clone(),
+                spooled: Some(spooled),
+                name,
+            });
+        }
+        if self.file.as_os_str() == "-" {
+            return Ok(Source {
+                file: self.file.clone(),
+                spooled: Some(spool(store)?),
+                name: "standard input".into(),
+            });
+        }
+        let file = if self.file.is_dir() {
+            backup_folder::newest(&self.file)?
+        } else {
+            self.file.clone()
+        };
+        Ok(Source {
+            name: escape_path(&file),
+            file,
+            spooled: None,
+        })
     }
 }
 

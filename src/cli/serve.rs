@@ -23,7 +23,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    CommandResult, Listen, PublicUrls, ServedDatabase, TlsFiles, WebhookTargets,
+    BackupOptions, CommandResult, Listen, PublicUrls, ServedDatabase, TlsFiles, WebhookTargets,
     demo::{self, Demo, DemoDatabase},
     duration::{drain_delay, event_age, reservation},
     explain_os_errors, interrupt, socket_address, status,
@@ -183,6 +183,8 @@ pub struct Serve {
         allow_hyphen_values = true
     )]
     drain_delay: SignedDuration,
+    #[command(flatten)]
+    backups: BackupOptions,
 }
 
 /// The listeners with their addresses.
@@ -254,6 +256,7 @@ impl Serve {
         let tls = self.tls.load()?;
         let warn = |warning: String| tracing::warn!(warning, "insecure database connection");
         let database = self.database.url_with_warnings(warn)?;
+        let backups = self.backups.config(&database)?;
         let BoundListeners {
             api: (listener, address),
             metrics,
@@ -289,14 +292,14 @@ impl Serve {
                 .map(|(listener, _)| listener.try_into())
                 .transpose()?,
         };
-        service::run(listeners, store, self.config(tls), shutdown).await?;
+        service::run(listeners, store, self.config(tls, backups), shutdown).await?;
         if stderr_is_terminal() {
             status!("Stopped.");
         }
         Ok(())
     }
 
-    fn config(self, tls: Option<Arc<Tls>>) -> Config {
+    fn config(self, tls: Option<Arc<Tls>>, backups: Option<backups::Config>) -> Config {
         let mut limits = server::Limits::default();
         limits.max_connections += self.max_streams;
         limits.max_connections = limits.max_connections.min(max_connections());
@@ -329,6 +332,7 @@ impl Serve {
                 count: self.max_events,
             },
             tls,
+            backups,
         }
     }
 }

@@ -1,10 +1,23 @@
 // The console: the settings of the shop.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
 import { useConsole } from "./console.mjs";
 
-const store = useConsole({ prepare: ({ call }) => call("PUT", "categories/1", { name: "Dogs" }) });
+const backups = mkdtempSync(join(tmpdir(), "petstore-backups-"));
+after(() => rmSync(backups, { recursive: true }));
+
+const store = useConsole({
+  args: ["--backup-dir", backups],
+  prepare: async ({ call, service }) => {
+    await call("PUT", "categories/1", { name: "Dogs" });
+    const newest = async () => (await (await fetch(`${service.address}/readyz`)).json()).backups[0].newestAt;
+    while (!(await newest())) await new Promise((resolve) => setTimeout(resolve, 50));
+  },
+});
 const settings = () => store.call("GET", "store/settings");
 
 async function openShop(page) {
@@ -32,6 +45,7 @@ test("an owner sets the name, address, receipt text and currency of the shop", a
   const head = page.getByRole("region", { name: "Receipt head" });
   await head.getByRole("heading", { name: "Happy Paws" }).waitFor();
   await head.getByText("Thank you!").waitFor();
+  await page.getByText(/^Last backup on the server: .*\d\d:\d\d\./).waitFor();
   await page.inspect("shop");
   await save(page);
   assert.deepEqual(await settings(), { name: "Happy Paws", address: "12 Mill Lane\nFrederick", receiptText: "Thank you!", currency: "CHF" });
@@ -93,6 +107,7 @@ test("others see the shop, and cannot change it", async () => {
   assert.equal(await page.getByLabel("Name", { exact: true }).isDisabled(), true);
   await page.getByText("Only an owner can change this.").waitFor();
   assert.equal(await page.button("Save").count(), 0);
+  assert.equal(await page.getByText("Last backup").count(), 0);
   await page.inspect("shop-read-only");
   assert.deepEqual(page.problems(), []);
   await page.leave();

@@ -182,7 +182,7 @@ fn what_is_not_a_sound_backup_is_refused() {
         ("empty.db", "is not a petstore database"),
         ("other.db", "is not a petstore database"),
         ("newer.db", "newer petstore (schema 999"),
-        ("folder", "is a folder"),
+        ("folder", "there is no backup of `petstore serve` in folder"),
         ("none.db", "there is no file none.db"),
         ("petstore.db", "is the store itself"),
         ("link.db", "is the store itself"),

@@ -18,9 +18,6 @@ use crate::{
     prepare_within,
 };
 
-/// The priority of a thread, below that of all others of the service (0).
-const NICE: i32 = 10;
-
 /// Jobs that wait for a thread. Further callers wait until there is room.
 const QUEUE: usize = 8;
 
@@ -135,7 +132,9 @@ impl Drop for Pool {
 /// Prepares the photos of jobs until the pool is dropped. `large` is held for those that take more
 /// than [`MAX_SHARED_MEMORY`].
 fn run(jobs: &Receiver<Job>, large: &Mutex<()>, timeout: Duration, convert: impl Conversion) {
-    lower_priority();
+    if let Err(error) = system::priority::lower() {
+        tracing::warn!(%error, "lowering the priority of a thread failed");
+    }
     for job in jobs {
         let convert = |max_memory| {
             let at = Instant::now() + timeout;
@@ -152,15 +151,6 @@ fn run(jobs: &Receiver<Job>, large: &Mutex<()>, timeout: Duration, convert: impl
         };
         // Of a cancelled job nothing is decoded, and its caller is gone.
         let _ = job.result.send(converted);
-    }
-}
-
-/// Lowers the priority of this thread. On Linux it belongs to a thread, not to its process.
-fn lower_priority() {
-    let lowered = rustix::process::getpriority_process(None)
-        .and_then(|nice| rustix::process::setpriority_process(None, nice.max(NICE)));
-    if let Err(error) = lowered {
-        tracing::warn!(%error, "lowering the priority of a thread failed");
     }
 }
 

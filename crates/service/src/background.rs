@@ -8,6 +8,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{task::JoinSet, time::timeout};
 
 use api::Api;
+use backups::Backups;
 use domain::event::EventRetention;
 use import_socket::ImportServer;
 use server::Tls;
@@ -26,6 +27,7 @@ pub(crate) fn start(
     api: &Api,
     imports: ImportServer,
     tls: Option<&Arc<Tls>>,
+    backups: Option<&Arc<Backups>>,
     event_retention: EventRetention,
 ) -> Supervisor {
     let mut supervisor = Supervisor {
@@ -78,6 +80,9 @@ pub(crate) fn start(
     );
     if let Some(tls) = tls {
         supervisor.spawn("reload_certificate", tls, tasks::reload_certificate);
+    }
+    if let Some(backups) = backups {
+        supervisor.spawn("take_backups", backups, tasks::take_backups);
     }
     supervisor
 }

@@ -11,14 +11,15 @@ use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use api::{Api, PublicUrl, Scheme};
+use backups::Backups;
 use domain::event::EventRetention;
 use import_socket::ImportServer;
 use metrics::MetricsEndpoint;
 use server::{Server, Tls};
 use store::Store;
 
-/// The time limit, at shutdown, of each of three steps: saving the progress of webhooks, the
-/// usage of API keys, and the time at which the store was last open.
+/// The time limit, at shutdown, of each of four steps: saving the progress of webhooks, ending a
+/// backup, and saving the usage of API keys and the time at which the store was last open.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
@@ -28,6 +29,8 @@ pub struct Config {
     pub event_retention: EventRetention,
     /// Encrypts the API's connections; the metrics listener stays plain HTTP.
     pub tls: Option<Arc<Tls>>,
+    /// The backups to take, if any. On PostgreSQL, none are taken.
+    pub backups: Option<backups::Config>,
 }
 
 pub struct Listeners {
@@ -54,19 +57,33 @@ async fn serve(
     shutdown: BoxFuture<'static, ()>,
 ) -> io::Result<()> {
     let Config {
-        api: api_config,
+        api: mut api_config,
         server: limits,
         event_retention,
         tls,
+        backups,
     } = config;
     let store = Arc::new(store);
+    let source = store.backup_source();
+    let backups = source.zip(backups).map(|(source, config)| {
+        let backups = Backups::new(source, config);
+        Arc::new(backups)
+    });
+    api_config.backups = backups.as_ref().map(|backups| backups.status().clone());
     let scheme = Scheme::new(tls.is_some());
     let address = listeners.api.local_addr()?;
     let public_url = api_config.public_url.clone();
     let url = public_url.unwrap_or_else(|| PublicUrl::local(scheme, address));
     let api = Arc::new(Api::new(store.clone(), api_config, scheme, address));
     let imports = ImportServer::new(store.clone(), &url.to_string());
-    let tasks = background::start(&store, &api, imports, tls.as_ref(), event_retention);
+    let tasks = background::start(
+        &store,
+        &api,
+        imports,
+        tls.as_ref(),
+        backups.as_ref(),
+        event_retention,
+    );
     let server = Server {
         service: api.clone(),
         limits,
@@ -80,6 +97,7 @@ async fn serve(
             api: api.clone(),
             store: store.clone(),
             server: server.metrics.clone(),
+            backups: backups.as_ref().map(|backups| backups.status().clone()),
         };
         let stop = stop_metrics.clone().cancelled_owned();
         let run = endpoint.into_server(&server.limits).run(listener, stop);
@@ -99,6 +117,9 @@ async fn serve(
     // The database may be unreachable; that must not block the shutdown.
     let _ = timeout(FLUSH_TIMEOUT, api.dispatcher.shutdown()).await;
     tasks.shutdown().await;
+    if let Some(backups) = backups {
+        let _ = timeout(FLUSH_TIMEOUT, backups.shutdown()).await;
+    }
     let _ = timeout(FLUSH_TIMEOUT, api.keys().flush_usage()).await;
     let _ = timeout(FLUSH_TIMEOUT, store.record_open_time()).await;
     store.close().await;

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use api::{Api, Health};
+use backups::Status;
 use server::{Client, Limits, Rejection, Response, Server, Service};
 use store::{Counts, Store, StoreMetrics};
 use telemetry::prometheus::Exposition;
@@ -30,6 +31,7 @@ pub struct MetricsEndpoint {
     pub api: Arc<Api>,
     pub store: Arc<Store>,
     pub server: Arc<server::Metrics>,
+    pub backups: Option<Arc<Status>>,
 }
 
 impl MetricsEndpoint {
@@ -59,6 +61,9 @@ impl MetricsEndpoint {
         self.deprecated_requests(&mut text);
         webhooks(&mut text, self.api.dispatcher.metrics());
         store(&mut text, &self.store.metrics());
+        if let Some(status) = &self.backups {
+            backups(&mut text, status);
+        }
         // Omitted while the database is unavailable.
         if let Ok(Ok(counts)) = counts {
             inventory(&mut text, &counts);
@@ -314,6 +319,38 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
             "Checkpoints of the write-ahead log that failed.",
             wal.checkpoint_failures.get(),
         );
+    }
+}
+
+fn backups(text: &mut Exposition, status: &Status) {
+    let destinations = status.destinations();
+    let newest = || {
+        destinations
+            .iter()
+            .filter_map(|it| Some((it.destination, it.newest.as_ref()?)))
+    };
+    let mut gauges = text.gauges(
+        "petstore_backup_newest_timestamp_seconds",
+        "Time of the newest backup that was checked, by destination.",
+    );
+    for (destination, backup) in newest() {
+        let labels = [("destination", &destination as &dyn Display)];
+        gauges.sample(&labels, backup.name.time.as_second());
+    }
+    let mut gauges = text.gauges("petstore_backup_bytes", "Size of the newest backup.");
+    for (destination, backup) in newest() {
+        gauges.sample(&[("destination", &destination)], backup.bytes);
+    }
+    let mut gauges = text.gauges("petstore_backup_pets", "Animals in the newest backup.");
+    for (destination, backup) in newest() {
+        gauges.sample(&[("destination", &destination)], backup.name.pets);
+    }
+    let mut gauges = text.gauges(
+        "petstore_backup_consecutive_failures",
+        "Attempts to take a backup that failed since the last one that succeeded.",
+    );
+    for it in &destinations {
+        gauges.sample(&[("destination", &it.destination)], it.consecutive_failures);
     }
 }
 

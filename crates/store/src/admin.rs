@@ -14,7 +14,7 @@ mod restore;
 
 use super::sql::Sql;
 
-pub use backup::{backup, backup_to_stream};
+pub use backup::{BackupCopy, BackupError, BackupSource, backup, backup_to_stream};
 pub use check::check;
 pub use copy::copy;
 pub use explain::explain_statements;

@@ -93,11 +93,11 @@ use statements::NamedSql;
 use table::{ColumnGroup, Record, Table, Value};
 
 pub use admin::{
-    DatabaseDetails, ExportContext, FileImport, FileImportError, Inspection, KnownPet, KnownPets,
-    PhotoReader, ReadError, RegisterSummary, RestoreSummary, backup, backup_to_stream,
-    category_names, check, copy, explain_statements, export_orders, export_pets, export_register,
-    find_import, find_microchips, has_changes, inspect, list_keys, restore, shop_currency,
-    used_categories,
+    BackupCopy, BackupError, BackupSource, DatabaseDetails, ExportContext, FileImport,
+    FileImportError, Inspection, KnownPet, KnownPets, PhotoReader, ReadError, RegisterSummary,
+    RestoreSummary, backup, backup_to_stream, category_names, check, copy, explain_statements,
+    export_orders, export_pets, export_register, find_import, find_microchips, has_changes,
+    inspect, list_keys, restore, shop_currency, used_categories,
 };
 
 pub use api_keys::GrantKind;
@@ -206,6 +206,12 @@ impl Store {
             Self::Sqlite(db) => Some(db.path()),
             Self::Postgres(_) => None,
         }
+    }
+
+    /// Returns the source of backups, unless the database has tools of its own for them.
+    pub fn backup_source(&self) -> Option<BackupSource> {
+        let path = self.file()?;
+        Some(BackupSource::new(path, self.event_source()))
     }
 
     /// Drains the write queues, then closes the database.

@@ -59,7 +59,7 @@ use telemetry::warn_if_public;
 use writer::Writer;
 
 pub(super) use commit_group::{MICROCHIP_HOLDER, run};
-pub(super) use connect::{FLAGS, distrust_schema};
+pub(super) use connect::{FLAGS, connect_read_only, distrust_schema};
 #[cfg(test)]
 pub(super) use migrate::in_memory;
 pub(super) use migrate::{added_objects, expected_schema, schema};

@@ -143,6 +143,13 @@ impl AtomicFile {
         sync_folder(&self.target)
     }
 
+    /// Like [`persist`](Self::persist), but with a name in the same folder that was not known
+    /// before.
+    pub fn persist_as(mut self, name: &str) -> io::Result<()> {
+        self.target.set_file_name(name);
+        self.persist()
+    }
+
     /// Like [`persist`](Self::persist), but replaces the file that is there.
     pub fn persist_over(self) -> io::Result<()> {
         self.file().sync_all()?;

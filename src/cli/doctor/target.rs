@@ -1,18 +1,24 @@
 //! The service to examine: the one that the options describe or, without any, the packaged one.
 
 use std::{
+    env,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::Args;
+use jiff::SignedDuration;
 
 use super::super::{
     PasswordFile, ServedDatabase, TlsFiles,
     database::DEFAULT_FILE,
+    duration::backup_interval,
     listen::{DEFAULT_LISTEN, port, socket_address},
+    options::DEFAULT_BACKUP_INTERVAL,
     packaged_settings::PackagedSettings,
 };
+use backups::{Bucket, S3Settings};
 use domain::invalid::Invalid;
 use store::DatabaseUrl;
 
@@ -58,6 +64,20 @@ pub(super) struct ServiceOptions {
     /// PEM file with the certificate's private key.
     #[arg(long, env = "PETSTORE_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Folder with the backups that the service takes.
+    #[arg(long, env = "PETSTORE_BACKUP_DIR", value_name = "FOLDER")]
+    backup_dir: Option<PathBuf>,
+    /// Bucket with the backups that the service takes.
+    #[arg(long, env = "PETSTORE_BACKUP_TO", value_name = "URL")]
+    backup_to: Option<String>,
+    /// Interval between backups, 24h by default.
+    #[arg(
+        long,
+        env = "PETSTORE_BACKUP_EVERY",
+        value_name = "DURATION",
+        allow_hyphen_values = true
+    )]
+    backup_every: Option<String>,
 }
 
 /// A service to examine. An error names the setting that is wrong.
@@ -68,6 +88,11 @@ pub(super) struct Target {
     pub listen_option: &'static str,
     pub metrics: Result<Option<SocketAddr>, String>,
     pub tls: TlsFiles,
+    /// The folder with the backups, if there is one.
+    pub backup_dir: Option<PathBuf>,
+    /// The bucket with the backups, if there is one.
+    pub backup_to: Result<Option<Bucket>, String>,
+    pub backup_every: Result<SignedDuration, String>,
     /// True if the settings of the packaged service were used.
     pub is_packaged: bool,
     /// True if the settings of the packaged service could not be read.
@@ -114,15 +139,16 @@ impl ServiceOptions {
             )),
             (None, None) => Ok(DatabaseUrl::Sqlite(DEFAULT_FILE.into())),
         };
-        let address = |given: &Option<String>, option: &str, variable: &str| {
-            let (value, name) = match (given, &packaged) {
-                (Some(value), _) => (Some(value.clone()), format!("{option} ({variable})")),
+        let setting =
+            |given: &Option<String>, option: &str, variable: &str| match (given, &packaged) {
                 (None, Some(settings)) => {
                     let name = format!("{variable} in {}", file.display());
                     (settings.value(variable), name)
                 }
-                (None, None) => return Ok(None),
+                (given, _) => (given.clone(), format!("{option} ({variable})")),
             };
+        let address = |given: &Option<String>, option: &str, variable: &str| {
+            let (value, name) = setting(given, option, variable);
             let address = value.map(|value| socket_address(&value)).transpose();
             address.map_err(|reason| format!("{name} {reason}"))
         };
@@ -139,6 +165,24 @@ impl ServiceOptions {
             address.set_port(self.port.unwrap_or(address.port()));
             address
         });
+        let (every, name) = setting(
+            &self.backup_every,
+            "--backup-every",
+            "PETSTORE_BACKUP_EVERY",
+        );
+        let (bucket, bucket_name) = setting(&self.backup_to, "--backup-to", "PETSTORE_BACKUP_TO");
+        let bucket = bucket.map(|url| {
+            let url = url
+                .parse()
+                .map_err(|reason| format!("{bucket_name} {reason}"))?;
+            let variable = |name: &str| match &packaged {
+                Some(settings) => settings.value(name),
+                None => env::var(name).ok(),
+            };
+            let settings = S3Settings::read(variable)?;
+            Ok::<_, String>(Bucket::new(url, Arc::new(settings)))
+        });
+        let every = every.unwrap_or_else(|| DEFAULT_BACKUP_INTERVAL.into());
         Target {
             database: database.map(|database| ServedDatabase { database, password }),
             listen,
@@ -152,6 +196,9 @@ impl ServiceOptions {
                 tls_cert: path(&self.tls_cert, "PETSTORE_TLS_CERT"),
                 tls_key: path(&self.tls_key, "PETSTORE_TLS_KEY"),
             },
+            backup_dir: path(&self.backup_dir, "PETSTORE_BACKUP_DIR"),
+            backup_to: bucket.transpose(),
+            backup_every: backup_interval(&every).map_err(|reason| format!("{name} {reason}")),
             is_packaged: packaged.is_some(),
             is_denied,
         }

@@ -336,7 +336,7 @@ fn owner() -> Option<(u32, u32)> {
 /// The path of a PostgreSQL program: in the folder that `POSTGRES_BIN` names, Debian's newest
 /// installation, or on `PATH`, to which `/usr/sbin` is added because ordinary users may not have
 /// it.
-pub(crate) fn program(name: &str) -> PathBuf {
+pub fn program(name: &str) -> PathBuf {
     let chosen = std::env::var_os("POSTGRES_BIN").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();

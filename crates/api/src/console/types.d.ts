@@ -47,6 +47,7 @@ export type Order = {
 };
 /** The settings of the shop. */
 export type Settings = { name?: string; address?: string; receiptText?: string; currency?: string };
+export type Backup = { destination: "folder" | "s3"; newestAt: string | null; isLate: boolean; consecutiveFailures: number };
 export type StoreEvent = {
   id: string;
   type: string;

@@ -10,6 +10,7 @@ use image::{ExtendedColorType, ImageEncoder, codecs::jpeg::JpegEncoder};
 use tokio::runtime::Runtime;
 
 use super::*;
+use system::priority::NICE;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

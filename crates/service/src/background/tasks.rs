@@ -5,6 +5,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 use tokio::time::{interval, sleep};
 
 use api::{EventFeed, key_cache::KeyCache, metrics::Metrics};
+use backups::Backups;
 use dispatcher::Dispatcher;
 use domain::{
     event::EventRetention, idempotency, import, photo, register::deleted_pet_retention,
@@ -114,6 +115,11 @@ pub async fn cache_newest_events(tail: Arc<EventTail>) {
 /// Delivers events to webhooks.
 pub async fn deliver_webhooks(dispatcher: Arc<Dispatcher>) {
     dispatcher.run().await;
+}
+
+/// Takes backups of an SQLite file.
+pub async fn take_backups(backups: Arc<Backups>) {
+    backups.run().await;
 }
 
 /// Logs the number of requests that were shed and of streams that were rejected: one event

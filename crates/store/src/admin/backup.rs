@@ -2,7 +2,12 @@
 
 use std::{
     io,
+    ops::Deref,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -11,6 +16,7 @@ use rusqlite::{
     Connection, OpenFlags,
     backup::{Backup, StepResult},
 };
+use rustix::fs::statvfs;
 
 use super::{
     super::{
@@ -19,10 +25,17 @@ use super::{
     },
     check::check_file,
 };
-use system::atomic_file::AtomicFile;
+use system::atomic_file::{AtomicFile, folder_of};
 
 /// Pages copied between progress reports and syncs.
 const PAGES_PER_STEP: i32 = 1000;
+
+/// SQLite instructions between two looks at whether a check has to stop.
+const INSTRUCTIONS_PER_LOOK: i32 = 100_000;
+
+/// The space that a copy of a served store leaves on the disk. Without any, the service rejects
+/// changes.
+const SPARED_BYTES: u64 = 100 << 20;
 
 /// The reason why the backup failed. No file is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +53,17 @@ pub enum BackupError {
          with `petstore check --database PATH`"
     )]
     Damaged(String),
+    #[error(
+        "not enough space in {folder}: the backup takes {size} MiB, and {free} MiB are free, of \
+         which {} MiB are left for the service; free some space", SPARED_BYTES >> 20
+    )]
+    NoSpace {
+        folder: PathBuf,
+        size: u64,
+        free: u64,
+    },
+    #[error("the service is shutting down")]
+    Stopped,
 }
 
 /// Backs up a store to a file that must not exist yet. Calls `progress` with the
@@ -85,6 +109,85 @@ pub fn backup_to_stream(
         .map_err(failed("standard output".as_ref()))
 }
 
+/// The file of a store that this process serves, as the source of backups.
+#[derive(Debug, Clone)]
+pub struct BackupSource {
+    path: PathBuf,
+    event_source: String,
+}
+
+/// A complete and checked copy of a store, under a temporary name. Dropping it deletes it.
+pub struct BackupCopy {
+    pub file: AtomicFile,
+    pub pets: u64,
+}
+
+impl BackupSource {
+    pub(crate) fn new(path: &Path, event_source: &str) -> Self {
+        Self {
+            path: path.into(),
+            event_source: event_source.into(),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the identity of the store, which its backups share.
+    pub fn event_source(&self) -> &str {
+        &self.event_source
+    }
+
+    /// Copies the store to a temporary file in the folder of `beside`, and checks the copy. Ends
+    /// early once `stop` is set.
+    ///
+    /// The connection is opened as those of the readers are: the file must not be opened in
+    /// another way in the process that serves it, because closing any descriptor of a file drops
+    /// the POSIX locks that SQLite holds on it.
+    pub fn copy(&self, beside: &Path, stop: &Arc<AtomicBool>) -> Result<BackupCopy, BackupError> {
+        let failed = |cause| BackupError::File {
+            path: beside.into(),
+            cause,
+        };
+        let file = AtomicFile::create_beside(beside).map_err(failed)?;
+        let source = Box::new(sqlite::connect_read_only(&self.path)?);
+        let number = |pragma| source.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0));
+        let size = u64::from(number("page_count")?) * u64::from(number("page_size")?);
+        require_space(folder_of(file.target()), size)?;
+        let mut target = copy_pages(source, &file, &mut |_, _| !stop.load(Relaxed))?;
+        let stopped = stop.clone();
+        let look = move || stopped.load(Relaxed);
+        target.progress_handler(INSTRUCTIONS_PER_LOOK, Some(look))?;
+        let checked = require_sound(&target, true).and_then(|()| {
+            let count = "SELECT count(*) FROM pets";
+            Ok(target.query_row(count, [], |row| row.get::<_, i64>(0))?)
+        });
+        if stop.load(Relaxed) {
+            return Err(BackupError::Stopped);
+        }
+        let pets = checked?.unsigned_abs();
+        target.close().map_err(|(_, cause)| cause)?;
+        Ok(BackupCopy { file, pets })
+    }
+}
+
+fn require_space(folder: &Path, size: u64) -> Result<(), BackupError> {
+    // A file system that does not say how much is free is tried.
+    let Ok(disk) = statvfs(folder) else {
+        return Ok(());
+    };
+    let free = disk.f_bavail * disk.f_frsize;
+    if free >= size + SPARED_BYTES {
+        return Ok(());
+    }
+    Err(BackupError::NoSpace {
+        folder: folder.into(),
+        size: size >> 20,
+        free: free >> 20,
+    })
+}
+
 /// Copies a store, live or not, into an empty file, and checks the integrity of the copy.
 /// Returns the open copy, and whether its schema is current.
 pub(super) fn copy_and_check(
@@ -93,6 +196,22 @@ pub(super) fn copy_and_check(
     progress: &mut impl FnMut(u64, u64),
 ) -> Result<(Connection, bool), BackupError> {
     let (source, is_current) = sqlite::open_read_only(from)?;
+    let mut report = |done, total| {
+        progress(done, total);
+        true
+    };
+    let target = copy_pages(source, file, &mut report)?;
+    require_sound(&target, is_current)?;
+    Ok((target, is_current))
+}
+
+/// Copies the pages of a store into an empty file, and closes the source. Calls `report` with the
+/// number of pages copied and in total; it returns false to stop. Returns the open copy.
+fn copy_pages(
+    source: impl Deref<Target = Connection>,
+    file: &AtomicFile,
+    report: &mut impl FnMut(u64, u64) -> bool,
+) -> Result<Connection, BackupError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | sqlite::FLAGS;
     let mut target = Connection::open_with_flags(file.path(), flags)?;
     sqlite::distrust_schema(&target)?;
@@ -115,7 +234,9 @@ pub(super) fn copy_and_check(
         sync()?;
         let pages = copy.progress();
         let done = pages.pagecount - pages.remaining;
-        progress(done as u64, pages.pagecount as u64);
+        if !report(done as u64, pages.pagecount as u64) {
+            return Err(BackupError::Stopped);
+        }
         match step {
             StepResult::Done => break,
             StepResult::More => {}
@@ -127,9 +248,13 @@ pub(super) fn copy_and_check(
     // A single file, without a WAL beside it.
     target.pragma_update(None, "journal_mode", "DELETE")?;
     sync()?;
-    let problems = check_file(&target, is_current, |_| {})?;
+    Ok(target)
+}
+
+fn require_sound(copy: &Connection, is_current: bool) -> Result<(), BackupError> {
+    let problems = check_file(copy, is_current, |_| {})?;
     match problems.as_slice() {
-        [] => Ok((target, is_current)),
+        [] => Ok(()),
         [only] => Err(BackupError::Damaged(only.clone())),
         [first, rest @ ..] => {
             let message = format!("{first} (and {} more)", rest.len());

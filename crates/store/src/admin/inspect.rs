@@ -33,6 +33,8 @@ pub enum DatabaseDetails {
     Sqlite {
         /// The canonical path.
         path: PathBuf,
+        /// The identity of the store, which its backups share.
+        event_source: String,
         /// `None` if the file is too large to be checked.
         is_damaged: Option<bool>,
         wal_bytes: u64,
@@ -67,8 +69,11 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
             } else {
                 None
             };
+            let select = "SELECT source FROM event_log";
+            let event_source = db.query_row(select, [], |row| row.get(0))?;
             let details = DatabaseDetails::Sqlite {
                 path,
+                event_source,
                 is_damaged,
                 wal_bytes,
                 is_open,

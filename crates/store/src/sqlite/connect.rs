@@ -65,7 +65,7 @@ fn cli_busy_handler(tries: i32) -> bool {
 }
 
 /// Opens for reading a file that `open::prepare` has checked.
-pub(super) fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | FLAGS)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     distrust_schema(&db)?;

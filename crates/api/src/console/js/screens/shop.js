@@ -11,9 +11,10 @@ import { shopHead } from "../print/receipt.js";
 import { saver } from "../save.js";
 import { can } from "../session.js";
 import { takeSettings } from "../settings.js";
+import { timeOf } from "../times.js";
 import { watch } from "../unsaved.js";
 
-/** @import { Mount, Result, Settings } from "../../types" */
+/** @import { Backup, Mount, Result, Settings } from "../../types" */
 
 const PATH = "store/settings";
 
@@ -31,10 +32,28 @@ function nameOf(code = "") {
   return name === code ? code : `${code} – ${name}`;
 }
 
+const PLACES = { folder: "on the server", s3: "off site" };
+
+/**
+ * Shows when the newest backups were made, if the service takes any.
+ * @param {HTMLElement} line
+ * @param {AbortSignal} signal
+ */
+async function showBackups(line, signal) {
+  const response = await fetch(new URL("readyz", document.baseURI), { cache: "no-store", signal });
+  /** @type {{ backups?: Backup[] }} */
+  const { backups = [] } = await response.json();
+  fill(line, ...backups.flatMap(({ destination, newestAt, isLate, consecutiveFailures }) => [
+    el("span", `Last backup ${PLACES[destination]}: `, newestAt ? timeOf(newestAt) : "none yet",
+      consecutiveFailures ? ". The last attempt failed: run petstore doctor on the server. " : isLate ? ". It is late: run petstore doctor on the server. " : ". "),
+  ]));
+}
+
 /** @type {Mount} */
 export function mount(root, _, end) {
   const canWrite = can("store:write");
   const fields = fieldsOf(shop.members);
+  const backups = el("p.hint");
   const preview = el("section.paper-head", { "aria-label": "Receipt head" });
   let base = shop.noValues;
   /** @type {() => Promise<Result>} */
@@ -73,7 +92,9 @@ export function mount(root, _, end) {
       const read = await get(PATH, end);
       save = saver(shop, fields, PATH, read);
       take(read.data);
-      fill(root, el("div.shop-settings", el("div.sheet", el("h2", "The shop"), el("p.hint", "What your receipts and cage cards show."), form), preview));
+      fill(root, el("div.shop-settings", el("div.sheet", el("h2", "The shop"), el("p.hint", "What your receipts and cage cards show."), form, canWrite && backups), preview));
+      // Without them, the screen is complete.
+      if (canWrite) showBackups(backups, end).catch(() => {});
     } catch (error) {
       if (!end.aborted) showFailure(root, error, load);
     }

@@ -1,0 +1,70 @@
+//! The backups in a bucket: lists them, and downloads one.
+
+use std::{env, error::Error, os::unix::fs::FileExt, path::Path, sync::Arc};
+
+use indicatif::ProgressBar;
+
+use super::{
+    super::{CommandResult, block_on, escape_for_terminal, escape_path, status},
+    backup_folder::{choose_newest, describe, print_list},
+};
+use backups::{Bucket, S3Settings, S3Url};
+use store::explain;
+use system::atomic_file::AtomicFile;
+
+/// Prints the backups in a bucket, the newest first.
+pub fn list(url: S3Url) -> CommandResult {
+    block_on(async {
+        let mut bucket = open(url)?;
+        let found = bucket.list().await?;
+        print_list(&found, &shown(&bucket))
+    })
+}
+
+/// Downloads a backup, by default the newest, to a temporary file beside the store. Returns the
+/// file, and the address of the backup as shown to people.
+pub fn download(
+    url: S3Url,
+    store: &Path,
+    bar: &ProgressBar,
+) -> Result<(AtomicFile, String), Box<dyn Error>> {
+    let (folder, name) = url.split_name();
+    let file = AtomicFile::create_beside(store).map_err(|cause| {
+        let reason = explain(store, &cause);
+        format!("cannot write beside {}: {reason}", escape_path(store))
+    })?;
+    block_on(async {
+        let mut bucket = open(folder)?;
+        let place = shown(&bucket);
+        let found = bucket.list().await?;
+        let backup = match &name {
+            Some(name) => found
+                .iter()
+                .find(|it| it.name == *name)
+                .ok_or_else(|| format!("there is no {name} in {place}"))?,
+            None => choose_newest(&found, &place)?,
+        };
+        status!("Downloading {}", describe(backup));
+        bar.set_length(backup.bytes >> 20);
+        let write = |part: &[u8], position: u64| {
+            bar.set_position((position + part.len() as u64) >> 20);
+            file.file().write_all_at(part, position)
+        };
+        bucket
+            .read(backup, write)
+            .await
+            .map_err(|error| format!("{error}; the store was not changed"))?;
+        bar.finish_and_clear();
+        let name = format!("{place}/{}", backup.name);
+        Ok((file, name))
+    })
+}
+
+fn open(url: S3Url) -> Result<Bucket, &'static str> {
+    let settings = S3Settings::read(|name| env::var(name).ok())?;
+    Ok(Bucket::new(url, Arc::new(settings)))
+}
+
+fn shown(bucket: &Bucket) -> String {
+    escape_for_terminal(&bucket.url().to_string())
+}

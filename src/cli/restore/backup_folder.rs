@@ -1,0 +1,89 @@
+//! The backups in a folder: lists them, and chooses the newest.
+
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::super::{CommandResult, counted, escape_path, print, shell_quote, status, table::table};
+use backups::{BackupFile, Folder};
+use store::explain;
+
+/// Prints the backups in a folder, the newest first.
+pub fn list(folder: &Path) -> CommandResult {
+    let found = read(folder)?;
+    print_list(&found, &escape_path(folder))
+}
+
+/// Prints backups, which are sorted, the newest first.
+pub fn print_list(found: &[BackupFile], place: &str) -> CommandResult {
+    if found.is_empty() {
+        status!("There are no backups in {place}.");
+        return Ok(());
+    }
+    let rows = found.iter().rev().map(|BackupFile { name, bytes }| {
+        [
+            name.time.to_string(),
+            bytes.to_string(),
+            name.pets.to_string(),
+            name.to_string(),
+        ]
+    });
+    print(table(["TIME", "BYTES", "ANIMALS", "BACKUP"], rows).as_bytes())
+}
+
+/// Returns the newest backup in a folder. Its content is that with which it was made.
+pub fn newest(path: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let found = read(path)?;
+    let newest = choose_newest(&found, &escape_path(path))?;
+    let folder = Folder::new(path);
+    let name = &newest.name;
+    status!("Reading {}", describe(newest));
+    if folder.is_intact(name, |_| true).map_err(failed(path))? {
+        return Ok(folder.file(name));
+    }
+    let mut older = found.iter().rev().filter(|it| it.name != *name);
+    let next = older.next().map_or_else(String::new, |older| {
+        let file = folder.file(&older.name);
+        let file = shell_quote(&file.to_string_lossy());
+        format!(", such as `petstore restore {file}`")
+    });
+    Err(format!(
+        "{} is damaged: it is not what was written; the store was not changed, restore another \
+         backup{next}",
+        escape_path(&folder.file(name))
+    )
+    .into())
+}
+
+/// Returns the newest of the backups in `place`, which must be those of one store.
+pub fn choose_newest<'a>(found: &'a [BackupFile], place: &str) -> Result<&'a BackupFile, String> {
+    let newest = found.last().ok_or_else(|| {
+        format!("there is no backup of `petstore serve` in {place}; specify a file")
+    })?;
+    if found.iter().any(|it| it.name.store != newest.name.store) {
+        return Err(format!(
+            "{place} has backups of several stores; list them with `petstore restore --list`, and \
+             name the one to restore"
+        ));
+    }
+    Ok(newest)
+}
+
+/// Describes a backup by what its name says.
+pub fn describe(BackupFile { name, .. }: &BackupFile) -> String {
+    let pets = counted(name.pets, "animal");
+    format!("{name}, from {}, with {pets}", name.time)
+}
+
+fn read(folder: &Path) -> Result<Vec<BackupFile>, String> {
+    Folder::new(folder).list(None).map_err(failed(folder))
+}
+
+fn failed(folder: &Path) -> impl Fn(io::Error) -> String {
+    move |cause| {
+        let reason = explain(folder, &cause);
+        format!("cannot read {}: {reason}", escape_path(folder))
+    }
+}

@@ -1,0 +1,281 @@
+//! Backups in a bucket, and restoring them from there.
+
+use std::{fs, process::Command};
+
+use rusqlite::Connection;
+use serde_json::Value;
+use support::{
+    CommandResult, ObjectStore,
+    object_store::{ACCESS_KEY, SECRET},
+    signal, wait_for,
+};
+
+use crate::harness::{Home, PETSTORE, Service};
+
+/// A store in a temporary directory, and its bucket.
+struct Shop<'a> {
+    home: Home,
+    objects: &'a ObjectStore,
+    bucket: &'static str,
+}
+
+impl<'a> Shop<'a> {
+    fn new(objects: &'a ObjectStore, bucket: &'static str) -> Self {
+        objects.request("PUT", &format!("/{bucket}"), &[]);
+        let home = Home::new();
+        home.new_key();
+        Self {
+            home,
+            objects,
+            bucket,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("s3://{}/of the shop", self.bucket)
+    }
+
+    fn with_credentials(&self, mut command: Command) -> Command {
+        command.envs(self.objects.variables());
+        command
+    }
+
+    fn serve_command(&self, options: &[&str]) -> Command {
+        let mut command = self.with_credentials(self.home.serve_command());
+        command.args(["--backup-to", &self.url()]).args(options);
+        command
+    }
+
+    fn serve(&self, options: &[&str]) -> Service {
+        Service::start(&mut self.serve_command(options))
+    }
+
+    fn petstore(&self, arguments: &[&str]) -> CommandResult {
+        let mut command = self.with_credentials(self.home.command(PETSTORE));
+        CommandResult::of(command.args(arguments))
+    }
+
+    fn restore(&self, backup: &str) -> CommandResult {
+        self.petstore(&["restore", backup, "--database", &self.home.url()])
+    }
+
+    /// The backups in the bucket, the newest first.
+    fn list(&self) -> Vec<String> {
+        let listed = self.petstore(&["restore", "--list", &self.url()]).success();
+        let lines = listed.stdout.lines().skip(1);
+        lines
+            .map(|line| line.split_whitespace().last().unwrap().to_string())
+            .collect()
+    }
+
+    /// Puts content in place of an object, with another client.
+    fn put(&self, name: &str, content: &[u8]) {
+        fs::write(self.home.path("object"), content).unwrap();
+        let file = self.home.path("object").display().to_string();
+        let path = format!("/{}/of%20the%20shop/{name}", self.bucket);
+        self.objects
+            .request("PUT", &path, &["--upload-file", &file]);
+    }
+
+    fn get(&self, name: &str) -> Vec<u8> {
+        let file = self.home.path("object").display().to_string();
+        let path = format!("/{}/of%20the%20shop/{name}", self.bucket);
+        self.objects.request("GET", &path, &["--output", &file]);
+        fs::read(file).unwrap()
+    }
+
+    fn import(&self, names: &[&str]) {
+        let lines = names.iter().map(|name| format!("{name},1\n"));
+        let csv = "name,categoryId\n".to_string() + &lines.collect::<String>();
+        fs::write(self.home.path("new.csv"), csv).unwrap();
+        let url = self.home.url();
+        self.petstore(&["import", "new.csv", "--database", &url])
+            .success();
+    }
+
+    /// Makes the file of the store larger than one part of an upload.
+    fn grow(&self) {
+        let db = Connection::open(self.home.database()).unwrap();
+        db.execute_batch(
+            "CREATE TABLE filler AS SELECT randomblob(10 << 20) AS bytes; DROP TABLE filler",
+        )
+        .unwrap();
+    }
+
+    fn pets(&self) -> usize {
+        let exported = self.petstore(&["export", "--database", &self.home.url()]);
+        exported.success().stdout.lines().count()
+    }
+}
+
+/// The event about a complete backup in the bucket.
+fn uploaded(service: &Service) -> String {
+    wait_for("the upload", || {
+        let mut events = service.events().into_iter();
+        let complete =
+            |event: &Value| event["message"] == "backup complete" && event["destination"] == "s3";
+        Some(events.find(complete)?["file"].as_str().unwrap().to_string())
+    })
+}
+
+#[test]
+#[ignore = "needs SeaweedFS; make test installs it and runs this"]
+fn backups_are_kept_in_a_bucket_and_restored_from_it() {
+    let objects = ObjectStore::start();
+    backups_are_listed_verified_and_restored(&Shop::new(&objects, "small"));
+    large_backups_are_uploaded_in_parts(&Shop::new(&objects, "large"));
+    old_backups_are_deleted(&Shop::new(&objects, "old"));
+    failures_name_no_secret(&Shop::new(&objects, "denied"));
+}
+
+fn backups_are_listed_verified_and_restored(shop: &Shop) {
+    shop.import(&["Rex", "Bella"]);
+    let service = shop.serve(&[]);
+    let name = uploaded(&service);
+    service.stop();
+    // Without a folder, the copy was beside the store.
+    let left = shop.home.files();
+    assert!(
+        !left.iter().any(|file| file.starts_with("petstore-")),
+        "{left:?}"
+    );
+    assert_eq!(shop.list(), [&*name]);
+    shop.import(&["Max"]);
+    let restored = shop.restore(&shop.url()).success();
+    assert!(restored.stderr.contains("with 2 animals"), "{restored:?}");
+    assert_eq!(shop.pets(), 2);
+    let named = format!("{}/{name}", shop.url());
+    shop.import(&["Max"]);
+    shop.restore(&named).success();
+    assert_eq!(shop.pets(), 2);
+    let unknown = named.replace("-2-", "-3-");
+    shop.restore(&unknown)
+        .assert_fails(1, "there is no petstore-2");
+
+    // One bit is wrong, or the end is missing.
+    let content = shop.get(&name);
+    let mut damaged = content.clone();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    for bytes in [&damaged[..], &content[..4096]] {
+        shop.put(&name, bytes);
+        shop.restore(&named).assert_fails(1, "is damaged");
+        assert_eq!(shop.pets(), 2);
+    }
+    // Whole, but without an animal that is counted.
+    let file = shop.home.path("wrong.db");
+    fs::write(&file, &content).unwrap();
+    let db = Connection::open(&file).unwrap();
+    db.execute_batch("UPDATE counts SET pets = 9").unwrap();
+    db.close().unwrap();
+    shop.put(&name, &fs::read(&file).unwrap());
+    shop.restore(&named).assert_fails(1, "is damaged");
+    let left = shop.home.files();
+    assert!(
+        !left.iter().any(|file| file.contains("partial")),
+        "{left:?}"
+    );
+}
+
+fn large_backups_are_uploaded_in_parts(shop: &Shop) {
+    shop.import(&["Rex"]);
+    shop.grow();
+    // What a killed service has left: the name counts, not the content.
+    let service = shop.serve(&["--backup-dir", "backups"]);
+    let name = uploaded(&service);
+    service.stop();
+    let path = format!("/{}/of%20the%20shop/{name}?uploads=", shop.bucket);
+    shop.objects.request("POST", &path, &[]);
+    let uploads = || {
+        let path = format!("/{}?uploads=", shop.bucket);
+        shop.objects.request("GET", &path, &[])
+    };
+    assert!(uploads().contains("<UploadId>"), "{}", uploads());
+    let local = fs::read(shop.home.path("backups").join(&name)).unwrap();
+    assert!(local.len() > 10 << 20);
+    assert!(shop.get(&name) == local, "the object differs");
+    // It replaces the object that is gone, with the backup that the folder has.
+    let path = format!("/{}/of%20the%20shop/{name}", shop.bucket);
+    shop.objects.request("DELETE", &path, &[]);
+    let service = shop.serve(&["--backup-dir", "backups"]);
+    assert_eq!(uploaded(&service), name);
+    assert!(!uploads().contains("<UploadId>"), "{}", uploads());
+    service.stop();
+    shop.import(&["Max"]);
+    shop.restore(&shop.url()).success();
+    assert_eq!(shop.pets(), 1);
+}
+
+fn old_backups_are_deleted(shop: &Shop) {
+    let service = shop.serve(&[]);
+    let name = uploaded(&service);
+    service.stop();
+    let content = shop.get(&name);
+    let with_time = |time| format!("petstore-{time}{}", &name[25..]);
+    let times = ["20200101T000000Z", "20200102T000000Z", "20200103T000000Z"];
+    let [first, second, third] = times.map(with_time);
+    for old in [&first, &second, &third] {
+        shop.put(old, &content);
+    }
+    let other = first.replace(first.split('-').nth(3).unwrap(), "00000000000000aa");
+    shop.put(&other, b"mine");
+    shop.put("notes.txt", b"mine");
+    let path = format!("/{}/of%20the%20shop/{name}", shop.bucket);
+    shop.objects.request("DELETE", &path, &[]);
+    let service = shop.serve(&["--backup-keep", "2", "--metrics-listen", "127.0.0.1:0"]);
+    let made = uploaded(&service);
+    assert_eq!(shop.list(), [&*made, &third, &*other]);
+    assert_eq!(shop.get("notes.txt"), b"mine");
+    let mut command = shop.with_credentials(shop.home.command(PETSTORE));
+    command.args(["doctor", "--database", &shop.home.url()]);
+    command.args(["--listen", &service.address.to_string()]);
+    command.args(["--packaged-settings", "none", "--backup-to", &shop.url()]);
+    let report = CommandResult::of(&mut command);
+    let found = format!("the newest backup in {} is ", shop.url());
+    assert!(report.stdout.contains(&found), "{report:?}");
+    assert!(report.stdout.contains("; 2 backups there"), "{report:?}");
+    service.stop();
+}
+
+fn failures_name_no_secret(shop: &Shop) {
+    let wrong = "not-the-right-one";
+    let mut command = shop.serve_command(&["--metrics-listen", "127.0.0.1:0"]);
+    let service = Service::start(command.env("AWS_SECRET_ACCESS_KEY", wrong));
+    let event = service.event("off-site backup failed");
+    let error = event["error"].as_str().unwrap();
+    assert!(
+        error.contains("SignatureDoesNotMatch (403); check AWS_"),
+        "{error}"
+    );
+    let output = service.output();
+    for secret in [wrong, SECRET, ACCESS_KEY] {
+        assert!(!output.contains(secret), "{output}");
+    }
+    service.stop();
+    let mut command = shop.with_credentials(shop.home.command(PETSTORE));
+    command.args(["restore", "--list", &shop.url()]);
+    let denied = CommandResult::of(command.env("AWS_SECRET_ACCESS_KEY", wrong));
+    denied.assert_fails(1, "SignatureDoesNotMatch");
+    let mut command = shop.serve_command(&[]);
+    let missing = CommandResult::of(command.env_remove("AWS_SECRET_ACCESS_KEY"));
+    missing.assert_fails(1, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+    let absent = shop.petstore(&["restore", "--list", "s3://absent-bucket/x"]);
+    absent.assert_fails(1, "NoSuchBucket");
+}
+
+/// The upload is interrupted by the service that is stopped, which does not wait for it.
+#[test]
+#[ignore = "needs SeaweedFS; make test installs it and runs this"]
+fn a_service_that_is_stopped_waits_for_no_upload() {
+    let objects = ObjectStore::start();
+    let shop = Shop::new(&objects, "stopped");
+    shop.grow();
+    // It accepts connections, and then nothing.
+    let stuck = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", stuck.local_addr().unwrap());
+    let mut command = shop.serve_command(&["--backup-dir", "backups"]);
+    let service = Service::start(command.env("AWS_ENDPOINT_URL_S3", endpoint));
+    let (_connection, _) = stuck.accept().unwrap();
+    signal(service.pid(), "TERM");
+    service.stop();
+}
