@@ -8,12 +8,11 @@ use std::{
 };
 
 use http::{HeaderValue, Method, Request, header};
-use hyper::body::Incoming;
 use jiff::Timestamp;
 use tokio::time::timeout;
 
 use api::{Api, Health};
-use server::{Client, Limits, Rejection, Response, Server, Service};
+use server::{Client, Limits, Rejection, RequestBody, Response, Server, Service};
 use store::{Counts, Store, StoreMetrics};
 use telemetry::prometheus::Exposition;
 
@@ -318,7 +317,7 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
 }
 
 impl Service for MetricsEndpoint {
-    async fn call<'a>(&'a self, _: Client<'a>, request: Request<Incoming>) -> Response {
+    async fn call<'a>(&'a self, _: Client<'a>, request: Request<RequestBody<'a>>) -> Response {
         let (request, _) = request.into_parts();
         if let Err(rejection) = server::validate(&request) {
             return api::reject(rejection);
@@ -341,8 +340,8 @@ impl Service for MetricsEndpoint {
         api::with_new_request_id(response)
     }
 
-    fn is_health_check(&self, request: &Request<Incoming>) -> bool {
-        Health::is_probe(request.uri().path())
+    fn is_health_check(&self, path: &str) -> bool {
+        Health::is_probe(path)
     }
 
     fn reject(&self, rejection: Rejection) -> Response {
