@@ -23,6 +23,7 @@ use domain::{
     idempotency::Idempotent,
     invalid::Invalid,
 };
+use import_socket::ImportConnection;
 use role::Role;
 use store::{Options, Store};
 
@@ -77,8 +78,10 @@ pub struct Create {
     #[arg(long, env = "PETSTORE_EXPIRES", value_name = "DURATION", value_parser = expiry, allow_hyphen_values = true)]
     expires: Option<Timestamp>,
     /// URL of the service, for the link that opens the console signed in.
-    #[arg(long, env = "PETSTORE_URL", default_value = "http://127.0.0.1:8080")]
-    url: ServiceUrl,
+    ///
+    /// By default, it is that of the service that has the SQLite file open.
+    #[arg(long, env = "PETSTORE_URL")]
+    url: Option<ServiceUrl>,
     #[command(flatten)]
     database: Database,
 }
@@ -149,10 +152,14 @@ impl Create {
         print_secret(&secret)?;
         let created = store.api_key_create(new, secret.hash()).await;
         let key = created.map_err(|error| unusable(error, &self.database))?;
+        let url = service_url(self.url, &store).await;
         store.close().await;
         announce(&key, &self.database);
-        let link = self.url.page(&console_path(&secret));
-        status!("Open the console signed in: {link}");
+        let path = console_path(&secret);
+        match url {
+            Some(url) => status!("Open the console signed in: {}", url.page(&path)),
+            None => status!("To open the console signed in, add to the URL of the service: {path}"),
+        }
         let namesakes: Vec<_> = others
             .iter()
             .filter(|(_, other)| other.name == key.name && other.is_valid_at(now))
@@ -245,6 +252,15 @@ pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecr
     let secret = ApiKeySecret::generate();
     let key = store.api_key_create(new, secret.hash()).await?;
     Ok((key, secret))
+}
+
+/// Returns the URL of the service: the one that was given, or that of a running service.
+async fn service_url(given: Option<ServiceUrl>, store: &Store) -> Option<ServiceUrl> {
+    if given.is_some() {
+        return given;
+    }
+    let mut service = ImportConnection::open(store.file()?).await.ok()?;
+    service.url().await.ok()?.parse().ok()
 }
 
 async fn open(database: &Database) -> Result<Store, Box<dyn Error>> {

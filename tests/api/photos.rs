@@ -182,6 +182,7 @@ async fn the_bytes_decide_what_an_image_is(backend: Backend) {
         "image/webp",
         "application/octet-stream",
         "IMAGE/PNG",
+        "image/jpg",
     ] {
         for image in [noise(4, 4, 1), jpeg.clone()] {
             let request = post(&server, pet, image).header("content-type", media_type);

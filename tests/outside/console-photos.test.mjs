@@ -83,7 +83,7 @@ test("a picture is shown before it has arrived, with its progress", async () => 
   await page.leave();
 });
 
-test("what waits can be cancelled, and uploads go on beside another animal", async () => {
+test("what waits can be cancelled, and uploads continue beside another animal", async () => {
   const [{ id: first }, { id: second }] = [await store.add("Leaving"), await store.add("Another")];
   const page = await openAnimal(first);
   const release = await page.hold(`**/v1/pets/${first}/photos`);

@@ -1,13 +1,13 @@
 //! `petstore keys` on its own and while the service is running.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, os::unix::net::UnixStream, sync::Arc, time::Duration};
 
 use http::Method;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Cluster, CommandResult, TIMEOUT, eventually};
+use support::{Cluster, CommandResult, TIMEOUT, eventually, wait_for};
 use tokio::{
     task::spawn_blocking,
     time::{sleep, timeout},
@@ -38,19 +38,26 @@ fn only_the_secret_goes_to_stdout() {
 fn a_link_to_the_console_goes_to_stderr() {
     let home = Home::new();
     home.create_store();
-    for (options, url) in [
-        (&[][..], "http://127.0.0.1:8080"),
-        (
-            &["--url", "https://pets.example/shop/v1"],
-            "https://pets.example/shop",
-        ),
-    ] {
-        let created = home
-            .keys(&[&["create", "till"], options].concat())
-            .success();
+    let assert_link = |options: &[&str], url: &str| {
+        let created = home.keys(&[&["create", "till"], options].concat());
+        let created = created.success();
         let link = format!(": {url}/console#key={}\n", created.secret());
         assert!(created.stderr.contains(&link), "{created:?}");
-    }
+    };
+    let url = ["--url", "https://pets.example/shop/v1"];
+    assert_link(&url, "https://pets.example/shop");
+    // No service runs that knows it.
+    assert_link(&[], "");
+    let socket = || UnixStream::connect(home.path("petstore.db-socket")).ok();
+    let service = home.serve();
+    wait_for("the service to listen for commands", socket);
+    assert_link(&[], &service.url(""));
+    assert_link(&url, "https://pets.example/shop");
+    drop(service);
+    let public = ["--public-url", "https://shop.example/pets/v1"];
+    let _service = Service::start(home.serve_command().args(public));
+    wait_for("the service to listen for commands", socket);
+    assert_link(&[], "https://shop.example/pets");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Photos through faults: each that is stored is complete, and shown by its animal unless it is
 //! marked as removed.
 
+use std::cell::Cell;
+
+use futures_util::future::{join, join_all};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -9,6 +12,7 @@ use support::{eventually, noise};
 use crate::{
     client::{Client, ResponseResult},
     harness::Home,
+    overload::peak_memory,
 };
 
 /// A picture whose image has several parts, as JPEG.
@@ -179,4 +183,94 @@ async fn a_purge_leaves_no_orphan() {
     }
     service.stop();
     home.petstore(&["check"]).success();
+}
+
+/// A progressive JPEG of 1024 by 1024 grey pixels. Each scan is a pass over 16,384 blocks.
+fn progressive_jpeg(scans: usize) -> Vec<u8> {
+    let mut jpeg = vec![0xff, 0xd8];
+    let mut push = |marker: u8, data: &[u8]| {
+        jpeg.extend([0xff, marker]);
+        jpeg.extend((data.len() as u16 + 2).to_be_bytes());
+        jpeg.extend(data);
+    };
+    push(0xdb, &[&[0][..], &[1; 64]].concat());
+    push(0xc2, &[8, 4, 0, 4, 0, 1, 1, 0x11, 0]);
+    // One code, of one bit: no difference from the block before, or the end of the block.
+    let code = [&[1][..], &[0; 16]].concat();
+    push(0xc4, &[&[0][..], &code].concat());
+    push(0xc4, &[&[0x10][..], &code].concat());
+    for scan in 0..scans {
+        let coefficients = if scan == 0 { [0, 0] } else { [1, 63] };
+        let header = [&[1, 1, 0][..], &coefficients, &[0]].concat();
+        jpeg.extend([0xff, 0xda, 0, 8]);
+        jpeg.extend(header);
+        jpeg.extend([0; 16_384 / 8]);
+    }
+    jpeg.extend([0xff, 0xd9]);
+    jpeg
+}
+
+/// A lossy WebP that has the pixels of 16 by 8, whatever its header says.
+fn lossy_webp(width: u16, height: u16) -> Vec<u8> {
+    let mut webp = b"RIFF\x32\0\0\0WEBPVP8 \x26\0\0\0\x90\x01\0\x9d\x01\x2a".to_vec();
+    webp.extend(width.to_le_bytes());
+    webp.extend(height.to_le_bytes());
+    webp.extend(b"\x02\xc0\x4c\x25\xa0\x02\x74\xba\0\x03\x98\0\xfe\xed\x4d\xde");
+    webp.extend(b"\xbb\xc5\xa5\x1a\xff\xe7\xa6\x7f\x5b\x7f\x1f\xf8\xc8\0");
+    webp
+}
+
+/// Forty at a time: each gets its response, memory stays bounded, and others are served.
+#[tokio::test]
+async fn hostile_images_are_decoded_within_bounds() {
+    const COPIES: usize = 8;
+    let home = Home::new();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let images = [
+        (progressive_jpeg(40), 201),
+        (progressive_jpeg(41), 400),
+        (lossy_webp(16, 8), 201),
+        // The decoder allocates 250 MB before it misses the pixels.
+        (lossy_webp(7000, 7000), 400),
+        (lossy_webp(16_383, 16_383), 413),
+    ];
+    let upload = async |number: usize| {
+        let (image, status) = &images[number % images.len()];
+        let pet = client.create(&format!("Pet {number}")).await.unwrap();
+        let pet = pet.json()["id"].as_i64().unwrap();
+        let idempotency_key = format!("photo-{number}");
+        let response = loop {
+            // While it waits for its turn, its body is not read; then the connection is closed.
+            match client.upload(pet, image.clone(), &idempotency_key).await {
+                Ok(response) if response.status != 503 => break response,
+                Ok(response) => response.assert_error(503, "unavailable"),
+                Err(_) => {}
+            }
+        };
+        let text = response.text();
+        match response.status {
+            // On a busy machine.
+            413 if text.contains("too long") => assert_eq!(*status, 201),
+            413 => response.assert_error(*status, "image_too_large"),
+            400 => response.assert_error(*status, "invalid_image"),
+            _ => assert_eq!(response.status, *status, "{number}: {text}"),
+        }
+    };
+    let is_done = Cell::new(false);
+    let uploads = async {
+        join_all((0..COPIES * images.len()).map(upload)).await;
+        is_done.set(true);
+    };
+    let others = async {
+        while !is_done.get() {
+            assert_eq!(client.create("Rex").await.unwrap().status, 201);
+            assert_eq!(client.get("/v1/pets").await.status, 200);
+        }
+    };
+    join(uploads, others).await;
+    let peak = peak_memory(&service);
+    println!("hostile images: {peak} MB peak memory");
+    assert!(peak < 500, "{peak} MB");
 }

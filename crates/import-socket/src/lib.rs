@@ -1,5 +1,5 @@
 //! The socket beside a served SQLite file, over which `petstore import` and `petstore seed`
-//! hand their animals to the service.
+//! hand their animals to the service, and `petstore keys create` asks for its URL.
 //!
 //! A client sends a request as a line of JSON and waits for the reply, which is also a line.
 //! There is no API key: the socket is for the owner of the file, who can write the file as well.
@@ -53,6 +53,8 @@ enum Request<C> {
     Forget(ImportId, BatchId),
     /// The batch, and the sequence number below which to continue.
     Undo(BatchId, Option<i64>),
+    /// Asks for the URL of the service.
+    Url,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -63,6 +65,7 @@ enum Reply {
     Forgotten,
     /// `None` if the log has no changes of the batch.
     Undone(Option<UndoOutcome>),
+    Url(String),
     #[serde(untagged)]
     Error(ServiceError),
 }
@@ -211,6 +214,15 @@ impl ImportConnection {
         match self.send(Request::Forget(id, run.clone())).await? {
             Reply::Error(error) => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the URL of the service for clients.
+    pub async fn url(&mut self) -> Result<String, ServiceError> {
+        match self.send(Request::Url).await? {
+            Reply::Url(url) => Ok(url),
+            Reply::Error(error) => Err(error),
+            _ => Err(unexpected()),
         }
     }
 

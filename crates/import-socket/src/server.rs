@@ -33,14 +33,17 @@ const OVERLOAD_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Accepts imports of animals.
 pub struct ImportServer {
     store: Arc<Store>,
+    /// The URL of the service.
+    url: Arc<str>,
     stop: CancellationToken,
     stopped: CancellationToken,
 }
 
 impl ImportServer {
-    pub fn new(store: Arc<Store>) -> Self {
+    pub fn new(store: Arc<Store>, url: &str) -> Self {
         Self {
             store,
+            url: url.into(),
             stop: CancellationToken::new(),
             stopped: CancellationToken::new(),
         }
@@ -91,6 +94,7 @@ impl ImportServer {
                     let connection = Connection {
                         stream: BufReader::new(stream),
                         store: self.store.clone(),
+                        url: self.url.clone(),
                         stop: self.stop.clone(),
                         pets: 0,
                         changed: 0,
@@ -113,6 +117,7 @@ impl ImportServer {
 struct Connection {
     stream: BufReader<UnixStream>,
     store: Arc<Store>,
+    url: Arc<str>,
     stop: CancellationToken,
     /// The number of pets that were added.
     pets: usize,
@@ -169,6 +174,7 @@ impl Connection {
                 let undone = when_accepted(&self.stop, undo).await;
                 undone.map(Reply::Undone)
             }
+            Request::Url => Ok(Reply::Url(self.url.to_string())),
         };
         result.map_err(|error| match error {
             Error::Overloaded if self.stop.is_cancelled() => ServiceError::Stopping,

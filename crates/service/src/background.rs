@@ -24,12 +24,13 @@ const IMPORT_DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) fn start(
     store: &Arc<Store>,
     api: &Api,
+    imports: ImportServer,
     tls: Option<&Arc<Tls>>,
     event_retention: EventRetention,
 ) -> Supervisor {
     let mut supervisor = Supervisor {
         tasks: JoinSet::new(),
-        imports: Arc::new(ImportServer::new(store.clone())),
+        imports: Arc::new(imports),
     };
     supervisor.spawn("refresh_api_keys", api.keys(), tasks::refresh_api_keys);
     supervisor.spawn(

@@ -10,8 +10,9 @@ use futures_util::future::BoxFuture;
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use api::{Api, Scheme};
+use api::{Api, PublicUrl, Scheme};
 use domain::event::EventRetention;
+use import_socket::ImportServer;
 use metrics::MetricsEndpoint;
 use server::{Server, Tls};
 use store::Store;
@@ -61,8 +62,11 @@ async fn serve(
     let store = Arc::new(store);
     let scheme = Scheme::new(tls.is_some());
     let address = listeners.api.local_addr()?;
+    let public_url = api_config.public_url.clone();
+    let url = public_url.unwrap_or_else(|| PublicUrl::local(scheme, address));
     let api = Arc::new(Api::new(store.clone(), api_config, scheme, address));
-    let tasks = background::start(&store, &api, tls.as_ref(), event_retention);
+    let imports = ImportServer::new(store.clone(), &url.to_string());
+    let tasks = background::start(&store, &api, imports, tls.as_ref(), event_retention);
     let server = Server {
         service: api.clone(),
         limits,

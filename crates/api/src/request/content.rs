@@ -37,6 +37,11 @@ fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
         return false;
     };
     let (media_type, parameters) = value.split_once(';').unwrap_or((value, ""));
+    let media_type = match media_type.trim() {
+        // Not registered, but sent by clients that derive it from the name of a file.
+        alias if alias.eq_ignore_ascii_case("image/jpg") => "image/jpeg",
+        media_type => media_type,
+    };
     let is_utf8 = |parameter: &str| match parameter.split_once('=') {
         Some((name, charset)) if name.trim().eq_ignore_ascii_case("charset") => charset
             .trim()
@@ -47,7 +52,7 @@ fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
     declared.next().is_none()
         && types
             .iter()
-            .any(|known| media_type.trim().eq_ignore_ascii_case(known))
+            .any(|known| media_type.eq_ignore_ascii_case(known))
         && parameters.split(';').all(is_utf8)
 }
 
