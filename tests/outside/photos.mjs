@@ -5,7 +5,7 @@ import { PNG } from "pngjs";
 import { openConsole } from "./console.mjs";
 
 // A picture in one colour with a frame, which tells pictures apart.
-export function image(color, width = 240, height = 180) {
+export function image(color, width = 240, height = 180, options) {
   const png = new PNG({ width, height });
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
@@ -13,7 +13,7 @@ export function image(color, width = 240, height = 180) {
       png.data.set([...(isFrame ? [255, 255, 255] : color), 255], 4 * (y * width + x));
     }
   }
-  return PNG.sync.write(png);
+  return PNG.sync.write(png, options);
 }
 
 // A picture that compresses badly, so that it takes a while to send.

@@ -17,7 +17,7 @@ const FAILING_JAVASCRIPT: &str = r#"
     test("JavaScript test that fails", () => { throw new Error("the reason in JavaScript"); });
 "#;
 
-/// Runs the script of `make test` with these commands as its two parts.
+/// Runs the script of `make test` with these commands as two of its parts.
 fn run(test_rust: &str, test_outside: &str) -> CommandResult {
     let home = Home::new();
     fs::create_dir(home.path("tests")).unwrap();
@@ -25,7 +25,8 @@ fn run(test_rust: &str, test_outside: &str) -> CommandResult {
     fs::write(home.path("failing.rs"), FAILING_RUST).unwrap();
     fs::write(home.path("failing.mjs"), FAILING_JAVASCRIPT).unwrap();
     let makefile = format!(
-        "tools outside-tools format test-build:\n\
+        "tools outside-tools format test-build postgres-versions \
+         tests/postgres-versions/node_modules/.installed:\n\
          test-rust:\n\t{test_rust}\n\
          test-outside:\n\t{test_outside}\n"
     );
