@@ -162,3 +162,6 @@ fn is_field(line: &[u8]) -> bool {
     let text = [line, b"\r\n\r\n"].concat();
     httparse::parse_headers(&text, &mut field).is_ok_and(|parsed| parsed.is_complete())
 }
+
+#[cfg(test)]
+mod tests;

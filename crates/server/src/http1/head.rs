@@ -29,8 +29,8 @@ pub fn take(received: &mut BytesMut, scanned: &mut usize) -> Result<Option<Head>
     };
     check_version(&mut received[..end_of_line])?;
     let Some(length) = find_end(received, (*scanned).max(end_of_line)) else {
-        // The last line may be the empty one.
-        *scanned = received.len() - 1;
+        // The last bytes may be a part of the end.
+        *scanned = received.len() - 2;
         return incomplete(received);
     };
     *scanned = 0;
@@ -164,7 +164,8 @@ fn interpret(parts: Parts) -> Result<Head, Rejection> {
         length => Framing::Length(length.unwrap_or(0)),
     };
     Ok(Head {
-        keeps_alive: !closes && (keeps_alive || !is_1_0),
+        // What follows a CONNECT may be meant for the host that it names.
+        keeps_alive: !closes && (keeps_alive || !is_1_0) && parts.method != Method::CONNECT,
         expects_continue: expects_continue && !framing.is_complete(),
         parts,
         framing,
@@ -179,3 +180,6 @@ fn content_length(value: &[u8]) -> Result<u64, Rejection> {
     let length = digits.and_then(|digits| digits.parse().ok());
     length.ok_or(Rejection::BodyTooLarge)
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,13 +82,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
         self.body.is_complete()
     }
 
-    /// Returns true if the next request may follow on the connection, behind the rest of the body.
-    pub fn can_skip_body(&self) -> bool {
-        match self.body {
-            Framing::Length(0) => true,
-            Framing::Length(rest) => self.invitation.is_empty() && rest <= MAX_BODY_BYTES as u64,
-            Framing::Chunked(_) => self.invitation.is_empty(),
-            Framing::Malformed => false,
+    /// Skips the rest of the body, as far as it was received. Returns true if the next request may
+    /// follow on the connection.
+    pub fn can_skip_body(&mut self) -> bool {
+        match self.skip_body() {
+            Ok(true) => true,
+            // A client that still waits for its invitation may never send the body.
+            Ok(false) => {
+                let rest = self.body.size().exact().unwrap_or(0);
+                self.invitation.is_empty() && rest <= MAX_BODY_BYTES as u64
+            }
+            Err(_) => false,
         }
     }
 
