@@ -169,6 +169,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             expects_continue,
         } = self.next_head().await?;
         self.is_new = false;
+        self.first_byte_at = None;
         let activity = self.activity();
         activity.mark_serving();
         let version = parts.version;
@@ -218,7 +219,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             {
                 return Ok(head);
             }
-            let next = receiver.awaited();
+            let next = match awaited {
+                // An empty line in front of a request does not extend the deadline.
+                Some(Awaited::RestOfHead) => Awaited::RestOfHead,
+                _ => receiver.awaited(),
+            };
             if awaited != Some(next) {
                 awaited = Some(next);
                 self.start_waiting(next);
@@ -236,6 +241,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
         let since = self.first_byte_at.take().unwrap_or_else(Instant::now);
         let limit = match awaited {
             Awaited::FirstByte => {
+                self.receiver().release_memory();
                 self.activity().mark_idle(since);
                 self.limits.idle_timeout
             }
@@ -346,13 +352,19 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
         is_head: bool,
         persistence: Persistence,
     ) -> Result<(), End> {
-        let length = match () {
-            () if has_no_body(head.status) => Length::NoBody,
-            // The service has removed the body, but not its length.
-            () if is_head && head.headers.contains_key(header::CONTENT_LENGTH) => Length::NoBody,
-            () => Length::Bytes(body.len() as u64),
+        let has_no_body = has_no_body(head.status);
+        // For HEAD, the service may have removed the body, but not its length.
+        let is_length_known = is_head && head.headers.contains_key(header::CONTENT_LENGTH);
+        let length = if has_no_body || is_length_known {
+            Length::NoBody
+        } else {
+            Length::Bytes(body.len() as u64)
         };
-        let body = if is_head { Bytes::new() } else { body };
+        let body = if has_no_body || is_head {
+            Bytes::new()
+        } else {
+            body
+        };
         let slot = self.slot;
         let stream = self.stream();
         let sent = async {

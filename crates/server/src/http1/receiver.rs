@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    io,
+    io, mem,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -39,6 +39,8 @@ pub struct Receiver<S> {
     activity: Arc<Activity>,
     /// The bytes that were received, and not taken yet.
     received: BytesMut,
+    /// True if they have taken more memory than a usual request.
+    is_large: bool,
     /// The number of them in which a head was found not to end.
     scanned: usize,
     /// The rest of the current request's body.
@@ -57,6 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             stream,
             activity,
             received,
+            is_large: false,
             scanned: 0,
             body: Framing::Length(0),
             skipped: 0,
@@ -110,6 +113,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
         }
     }
 
+    /// Releases the memory of a large body, while the client sends nothing.
+    pub fn release_memory(&mut self) {
+        if mem::take(&mut self.is_large) {
+            self.received = BytesMut::new();
+        }
+    }
+
     pub fn awaited(&self) -> Awaited {
         if !self.body.is_complete() {
             Awaited::RestOfBody
@@ -124,7 +134,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let expected = self.body.size().exact().unwrap_or(0);
         let room = usize::try_from(expected).unwrap_or(MAX_BODY_BYTES);
-        self.received.reserve(room.clamp(MIN_READ, MAX_BODY_BYTES));
+        let room = room.clamp(MIN_READ, MAX_BODY_BYTES);
+        self.is_large |= room > MIN_READ;
+        self.received.reserve(room);
         poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.received)
     }
 
