@@ -367,8 +367,8 @@ async fn half_closed_connections_get_their_response(backend: Backend) {
     assert_eq!(server.count_pets().await, 20);
 }
 
-/// The connection is closed gracefully also after a request with `Upgrade`, where hyper would
-/// leave that to the service: a reset would discard the responses.
+/// The connection is closed gracefully also after a request with `Upgrade`, which is ignored: a
+/// reset would discard the responses.
 async fn rejections_after_an_upgrade_are_received(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..20 {

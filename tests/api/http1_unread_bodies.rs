@@ -1,6 +1,5 @@
 //! HTTP/1.1 requests whose bodies the service leaves unread, and responses that are larger than
-//! the socket's send buffer: hyper is then done with the request long before its response is
-//! written.
+//! the socket's send buffer.
 
 use http::Version;
 use serde_json::json;

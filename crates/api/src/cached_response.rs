@@ -5,8 +5,6 @@ use std::sync::{LazyLock, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::Body;
 
 use super::{
     compression::{self, ACCEPT_ENCODING, Coding, MIN_COMPRESSED, set_coding},
@@ -28,7 +26,7 @@ pub enum Invalidation {
 /// A response that can be sent many times.
 #[derive(Debug)]
 pub struct CachedResponse {
-    plain: http::Response<Full<Bytes>>,
+    plain: http::Response<Bytes>,
     etag: Option<HeaderValue>,
     /// `None` if the response is not compressed.
     compressible: Option<Box<CompressibleBody>>,
@@ -46,7 +44,7 @@ struct CompressibleBody {
 #[derive(Debug, Default)]
 struct CompressedResponse {
     etag: OnceLock<HeaderValue>,
-    response: OnceLock<http::Response<Full<Bytes>>>,
+    response: OnceLock<http::Response<Bytes>>,
 }
 
 impl CachedResponse {
@@ -110,7 +108,7 @@ impl CachedResponse {
             Err(UnmetPrecondition::IfNoneMatch) => {
                 let mut response = self.plain.clone();
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
-                *response.body_mut() = Full::default();
+                *response.body_mut() = Bytes::new();
                 let headers = response.headers_mut();
                 headers.remove(header::CONTENT_TYPE);
                 if let Some(etag) = etag.filter(|_| compressed.is_some()) {
@@ -127,9 +125,9 @@ impl CachedResponse {
         coding: Coding,
         body: &[u8],
         etag: Option<&HeaderValue>,
-    ) -> http::Response<Full<Bytes>> {
+    ) -> http::Response<Bytes> {
         let mut response = self.plain.clone();
-        *response.body_mut() = coding.compress(body).into();
+        *response.body_mut() = coding.compress(body);
         let headers = response.headers_mut();
         set_coding(headers, coding);
         if let Some(etag) = etag {
@@ -149,7 +147,7 @@ impl CachedResponse {
     /// Returns the size of the body in memory. JSON is compressed to less than half in each
     /// coding.
     pub fn body_size(&self) -> u64 {
-        let plain = self.plain.body().size_hint().lower();
+        let plain = self.plain.body().len() as u64;
         plain * if self.compressible.is_some() { 2 } else { 1 }
     }
 }

@@ -56,12 +56,11 @@ mod uploads;
 mod webhooks;
 
 use http::{HeaderValue, Request, header};
-use hyper::body::Incoming;
 
 use error::ApiError;
 pub use event_feed::{EventFeed, StreamLimits};
 pub use health::Health;
-use server::{Client, Rejection, Response, Service};
+use server::{Client, Rejection, RequestBody, Response, Service};
 
 pub use admission::AdmissionLimits;
 pub use cors::Origin;
@@ -76,17 +75,17 @@ impl Service for Api {
     fn call<'a>(
         &'a self,
         client: Client<'a>,
-        request: Request<Incoming>,
+        request: Request<RequestBody<'a>>,
     ) -> impl Future<Output = Response> + Send {
         middleware::handle(self, client, request)
     }
 
-    fn is_health_check(&self, request: &Request<Incoming>) -> bool {
-        Health::is_probe(request.uri().path())
+    fn is_health_check(&self, path: &str) -> bool {
+        Health::is_probe(path)
     }
 
-    fn may_wait(&self, request: &Request<Incoming>) -> bool {
-        request.uri().path() == events::FEED_PATH
+    fn may_wait(&self, path: &str) -> bool {
+        path == events::FEED_PATH
     }
 
     fn reject(&self, rejection: Rejection) -> Response {

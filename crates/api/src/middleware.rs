@@ -13,7 +13,7 @@ use futures_util::{
     future::{BoxFuture, Either},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header, request::Parts};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{
@@ -25,7 +25,7 @@ use super::{
     router::{self, Dispatch, Pending},
     state::Api,
 };
-use server::{Client, Response};
+use server::{Client, RequestBody, Response};
 use telemetry::redaction::find_secret;
 
 /// Responds to a request: request id, CORS, panics, rate limit and security headers, HEAD. If
@@ -34,7 +34,7 @@ use telemetry::redaction::find_secret;
 pub fn handle<'a>(
     api: &'a Api,
     client: Client<'a>,
-    request: Request<Incoming>,
+    request: Request<RequestBody<'a>>,
 ) -> Either<Ready<Response>, BoxFuture<'a, Response>> {
     let (head, body) = request.into_parts();
     let request_id = request_id(&head.headers);
@@ -56,22 +56,7 @@ pub fn handle<'a>(
         Err(error) => (error.response(), Some(error)),
     };
     finish(api, guard, &mut response, error.as_ref());
-    respond(body, response)
-}
-
-/// Drops the body when the response is polled: hyper closes the connection if a body is dropped
-/// earlier.
-fn respond<'a>(
-    body: Incoming,
-    response: Response,
-) -> Either<Ready<Response>, BoxFuture<'a, Response>> {
-    if body.is_end_stream() {
-        return Either::Left(ready(response));
-    }
-    Either::Right(Box::pin(async move {
-        drop(body);
-        response
-    }))
+    Either::Left(ready(response))
 }
 
 fn route<'a>(
@@ -98,7 +83,7 @@ async fn resume(
     client: Client<'_>,
     mut guard: RequestGuard<'_>,
     pending: Pending<'_>,
-    body: Incoming,
+    body: RequestBody<'_>,
 ) -> Response {
     let resumed = pending.resume(api, &guard.head, body, &mut guard.context, client);
     let result = AssertUnwindSafe(resumed).catch_unwind().await;

@@ -8,7 +8,7 @@ use std::{borrow::Cow, net::IpAddr, ops::Deref, time::Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -32,7 +32,7 @@ use domain::{
     page::{Filter, ListQuery},
 };
 pub use image::hash;
-use server::{Client, MAX_BODY_BYTES, MAX_LARGE_BODY_BYTES, header_values};
+use server::{Client, MAX_BODY_BYTES, MAX_LARGE_BODY_BYTES, RequestBody, header_values};
 
 /// The media types of a request body.
 const JSON: &[&str] = &["application/json"];
@@ -117,7 +117,7 @@ pub struct Permission<'a> {
 pub struct ApiRequest<'a> {
     head: RequestHead<'a>,
     in_flight: InFlight<'a>,
-    body: Option<Incoming>,
+    body: Option<RequestBody<'a>>,
     wait: &'a mut Wait,
     quota: &'a mut Option<Quota>,
     started: Instant,
@@ -140,7 +140,7 @@ impl<'a> ApiRequest<'a> {
     pub fn new(
         permission: Permission<'a>,
         head: &'a Parts,
-        body: Incoming,
+        body: RequestBody<'a>,
         context: &'a mut RequestContext,
         transport: Client<'a>,
     ) -> Self {
@@ -354,7 +354,7 @@ impl<'a> ApiRequest<'a> {
 /// Collects a body into one buffer. `BodyExt::collect` would keep every frame: 32 bytes
 /// for a chunk of one. A buffer for `expected` bytes does not grow, which would double it.
 async fn collect(
-    mut body: Incoming,
+    mut body: RequestBody<'_>,
     expected: usize,
     max_bytes: usize,
     limit: BodyLimit,

@@ -2,7 +2,6 @@
 
 use futures_util::future::BoxFuture;
 use http::{Method, request::Parts};
-use hyper::body::Incoming;
 
 use super::{
     admission::InFlight,
@@ -21,7 +20,7 @@ use super::{
     state::Api,
 };
 use domain::api_key::KeyHash;
-use server::{Client, Response};
+use server::{Client, RequestBody, Response};
 
 /// The result of dispatching a request.
 pub enum Dispatch<'a> {
@@ -147,7 +146,7 @@ impl Pending<'_> {
         self,
         api: &Api,
         head: &Parts,
-        body: Incoming,
+        body: RequestBody<'_>,
         context: &mut RequestContext,
         client: Client<'_>,
     ) -> Result<Response, ApiError> {

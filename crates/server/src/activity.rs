@@ -9,7 +9,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
+            AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -19,7 +19,7 @@ use std::{
 use futures_util::task::AtomicWaker;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{memory::MemoryBudget, request_state::RequestState};
+use super::memory::MemoryBudget;
 pub use requests::{ActiveRequest, HeldMemory, OpenStream, QueuedRequest, UnsentResponse};
 
 /// The maximum number of requests that are open on an HTTP/2 connection before the service has
@@ -39,8 +39,6 @@ pub struct Activity {
     client: IpAddr,
     /// The principal that the service authenticated last; 0 if there was none.
     principal: AtomicI64,
-    /// The state of the current request, on HTTP/1.1.
-    pub request: RequestState,
     /// The stage of the connection, in the two lowest bits: [`SERVING`], [`IDLE`], [`RECEIVING`] or
     /// [`NEW`]. The other bits are the time at which the server started to wait for the client.
     stage: AtomicU64,
@@ -61,9 +59,6 @@ pub struct Activity {
     queued: AtomicUsize,
     /// Wakes the queued requests.
     room: Notify,
-    /// True while an HTTP/1.1 request may wait in the service for a long time, so that its client
-    /// may give up.
-    waiting: AtomicBool,
     /// The parts of [`SendProgress`].
     sent_bytes: AtomicU64,
     sent_chunks: AtomicU64,
@@ -128,7 +123,6 @@ impl Activity {
         let activity = Self {
             client,
             principal: AtomicI64::default(),
-            request: RequestState::default(),
             stage: AtomicU64::default(),
             blocked_since: AtomicU64::default(),
             started: AtomicU64::default(),
@@ -138,7 +132,6 @@ impl Activity {
             streams: AtomicUsize::default(),
             queued: AtomicUsize::default(),
             room: Notify::new(),
-            waiting: AtomicBool::default(),
             sent_bytes: AtomicU64::default(),
             sent_chunks: AtomicU64::default(),
             held: AtomicUsize::default(),
@@ -201,23 +194,14 @@ impl Activity {
         self.stage.store(self.millis(since) << 2 | stage, Relaxed);
     }
 
-    /// Marks the connection as idle, unless it waits for its first request: then it has been
-    /// waiting since it was accepted.
+    /// Records that the server waits for the next request.
     pub fn mark_idle(&self, since: Instant) {
-        if !self.request.is_untouched() {
-            self.store_stage(IDLE, since);
-        }
+        self.store_stage(IDLE, since);
     }
 
     /// Records that a part of a request has arrived.
     pub fn mark_receiving(&self, since: Instant) {
         self.store_stage(RECEIVING, since);
-    }
-
-    /// Records that the service has a request, on HTTP/1.1.
-    pub fn begin(&self) {
-        self.request.begin();
-        self.mark_serving();
     }
 
     /// Records that the service has a request, and the server awaits nothing from the client.
@@ -292,11 +276,6 @@ impl Activity {
         self.is_blocked() || self.stage.load(Relaxed) & STAGE == RECEIVING
     }
 
-    /// Returns true if the service has an HTTP/1.1 request, or its response is being written.
-    pub fn is_serving(&self) -> bool {
-        self.request.expects_write() || self.is_blocked()
-    }
-
     pub fn evict(&self, how: Eviction) {
         self.evicted.store(how as u8, Relaxed);
         self.waker.wake();
@@ -329,14 +308,6 @@ impl Activity {
     /// Returns true if an HTTP/2 request has no response yet, or if a response is a stream.
     pub fn is_busy(&self) -> bool {
         self.is_active() || self.streams.load(Relaxed) > 0
-    }
-
-    pub fn set_waiting(&self, waiting: bool) {
-        self.waiting.store(waiting, Relaxed);
-    }
-
-    pub fn is_waiting(&self) -> bool {
-        self.waiting.load(Relaxed)
     }
 
     /// Returns true if an HTTP/2 response is not sent completely.

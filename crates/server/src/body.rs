@@ -2,18 +2,17 @@
 //! stream that lasts as long as the client reads.
 
 use std::{
-    error, fmt,
+    error, fmt, mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 
 pub enum ResponseBody {
-    Complete(Full<Bytes>),
+    Complete(Bytes),
     Parts(Parts),
     /// Without an end that is known in advance. Produced only as fast as the client reads it.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
@@ -95,20 +94,20 @@ impl ResponseBody {
 
 impl Default for ResponseBody {
     fn default() -> Self {
-        Self::Complete(Full::default())
+        Self::Complete(Bytes::new())
     }
 }
 
 impl<T: Into<Bytes>> From<T> for ResponseBody {
     fn from(bytes: T) -> Self {
-        Self::Complete(Full::new(bytes.into()))
+        Self::Complete(bytes.into())
     }
 }
 
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Complete(body) => body.fmt(f),
+            Self::Complete(bytes) => bytes.fmt(f),
             Self::Parts(_) => f.write_str("Parts"),
             Self::Stream(_) => f.write_str("Stream"),
         }
@@ -124,10 +123,8 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
-            Self::Complete(body) => {
-                let frame = Pin::new(body).poll_frame(cx);
-                frame.map_err(|never| match never {})
-            }
+            Self::Complete(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Complete(bytes) => Poll::Ready(Some(Ok(Frame::data(mem::take(bytes))))),
             Self::Parts(parts) => {
                 let part = parts.poll_part(cx);
                 part.map(|part| part.map(|part| part.map(Frame::data)))
@@ -141,7 +138,7 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Complete(body) => body.is_end_stream(),
+            Self::Complete(bytes) => bytes.is_empty(),
             Self::Parts(parts) => parts.remaining == 0,
             Self::Stream(_) => false,
         }
@@ -149,7 +146,7 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Complete(body) => body.size_hint(),
+            Self::Complete(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Parts(parts) => SizeHint::with_exact(parts.remaining),
             Self::Stream(_) => SizeHint::default(),
         }

@@ -12,7 +12,7 @@ use super::{
     Rejection, Server, Service,
     activity::Eviction,
     connections::{Slot, Stop},
-    stream,
+    http1,
 };
 
 /// The time that a client has to close its side of a connection that is closing, when no request
@@ -35,7 +35,7 @@ pub(super) async fn close<F: Future>(
 /// Tells a client whose connection was evicted that its request is not served.
 pub(super) async fn reject_evicted<S: Service>(
     server: &Server<S>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin,
     slot: &Slot,
     stop: Stop,
 ) {
@@ -43,7 +43,7 @@ pub(super) async fn reject_evicted<S: Service>(
         return;
     };
     let rejection = server.service.reject(Rejection::TooManyConnections);
-    let rejected = stream::reject(stream, &slot.activity, &server.limits, rejection);
+    let rejected = http1::reject(stream, slot, &server.limits, rejection);
     match eviction {
         Eviction::Close => drop(timeout(CLOSE_TIMEOUT, rejected).await),
         Eviction::Abort | Eviction::Reset => drop(rejected.now_or_never()),

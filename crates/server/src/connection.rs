@@ -11,7 +11,6 @@ use super::{
     connections::{Slot, Stop},
     http1, http2,
     protocol::{Protocol, ReadAhead},
-    stream,
     tls::{self, HandshakeError, Tls},
 };
 
@@ -28,7 +27,7 @@ pub async fn serve<S: Service>(server: &Arc<Server<S>>, mut stream: TcpStream, s
     }
     if let Some(tls) = &server.tls {
         // Boxed, so that plain connections do not pay for its size.
-        return Box::pin(serve_tls(server, tls, stream, slot, limits)).await;
+        return Box::pin(serve_tls(server, tls, stream, slot, &limits)).await;
     }
     let mut read_ahead = ReadAhead::default();
     let detect = timeout(limits.head_timeout, read_ahead.detect(&mut stream));
@@ -38,14 +37,14 @@ pub async fn serve<S: Service>(server: &Arc<Server<S>>, mut stream: TcpStream, s
     };
     match detected {
         Ok(Ok(Protocol::Http1)) => {
-            http1::serve(server, stream, read_ahead, slot, limits).await;
+            http1::serve(server, stream, read_ahead, slot, &limits).await;
         }
         Ok(Ok(Protocol::Http2)) => {
-            http2::serve(server, stream, read_ahead, slot, limits).await;
+            http2::serve(server, stream, read_ahead, slot, &limits).await;
         }
         Err(_) if read_ahead.first_byte_at().is_some() => {
             let rejection = server.service.reject(Rejection::HeadTimeout);
-            stream::reject(stream, &slot.activity, &limits, rejection).await;
+            http1::reject(stream, slot, &limits, rejection).await;
         }
         // The client disconnected, or has not sent a byte.
         Ok(Err(_)) | Err(_) => {}
@@ -57,7 +56,7 @@ async fn serve_tls<S: Service>(
     tls: &Tls,
     stream: TcpStream,
     slot: &Slot,
-    limits: Limits,
+    limits: &Limits,
 ) {
     let accept = timeout(limits.head_timeout, tls.accept(stream));
     let Ok(accepted) = until_stopped(slot, accept).await else {
@@ -74,7 +73,7 @@ async fn serve_tls<S: Service>(
         },
         Ok(Err(HandshakeError::PlainHttp(stream))) => {
             let rejection = server.service.reject(Rejection::PlainHttpOnTlsPort);
-            stream::reject(stream, &slot.activity, &limits, rejection).await;
+            http1::reject(stream, slot, limits, rejection).await;
         }
         Ok(Err(HandshakeError::Failed)) | Err(_) => {}
     }

@@ -322,13 +322,32 @@ impl Slot {
     }
 
     /// Completes when the connection must be reset.
-    ///
-    /// Await it in the connection's task only, after [`stopped`](Self::stopped).
     pub async fn reset(&self) {
+        self.evicted_if(|eviction| eviction == Eviction::Reset)
+            .await;
+    }
+
+    /// Completes when the connection must close although a request is being served: it is reset,
+    /// or evicted while its client sends or reads too slowly.
+    pub async fn aborted(&self) {
+        let activity = &self.activity;
+        self.evicted_if(|eviction| eviction == Eviction::Reset || activity.depends_on_client())
+            .await;
+    }
+
+    /// Completes when the connection is evicted.
+    pub async fn evicted(&self) {
+        self.evicted_if(|_| true).await;
+    }
+
+    /// Completes when the connection is evicted in a way that matters.
+    ///
+    /// Await it in the connection's task only.
+    async fn evicted_if(&self, matters: impl Fn(Eviction) -> bool) {
         poll_fn(|cx| {
             self.activity.waker().register(cx.waker());
             match self.activity.evicted() {
-                Some(Eviction::Reset) => Poll::Ready(()),
+                Some(eviction) if matters(eviction) => Poll::Ready(()),
                 _ => Poll::Pending,
             }
         })

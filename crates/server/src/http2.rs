@@ -30,9 +30,10 @@ use super::{
     activity::{ActiveRequest, Activity, Eviction, OpenStream, QueuedRequest, UnsentResponse},
     closing::{CLOSE_TIMEOUT, close},
     connections::{Slot, Stop},
-    frame_meter::FrameMeter,
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES, head_bytes, max_body_bytes},
+    metered_stream::MeteredStream,
     protocol::ReadAhead,
+    request_body::RequestBody,
     stream::ClientStream,
 };
 
@@ -46,7 +47,7 @@ pub async fn serve<S: Service>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     read_ahead: ReadAhead,
     slot: &Slot,
-    limits: Limits,
+    limits: &Limits,
 ) {
     let idle_timeout = limits.idle_timeout;
     let shortest_timeout = limits
@@ -54,15 +55,12 @@ pub async fn serve<S: Service>(
         .min(idle_timeout)
         .min(limits.write_timeout);
     let check_interval = shortest_timeout / CHECKS_PER_TIMEOUT;
-    // HTTP/2 multiplexes requests, so `ClientStream` cannot tell them apart: it only
-    // enforces the minimum read rate of what is written, and counts frames. hyper's
+    // The stream enforces the minimum read rate of what is written, and counts frames. hyper's
     // keep-alive pings and the checks below do the rest.
     let activity = &slot.activity;
-    activity.request.set_multiplexed();
-    let reject = |rejection| server.service.reject(rejection);
-    let mut progress = Progress::new(activity, &limits);
-    let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject)
-        .with_frame_meter(FrameMeter::new(activity.clone()));
+    let mut progress = Progress::new(activity, limits);
+    let stream = ClientStream::new(stream, activity.clone(), limits);
+    let stream = MeteredStream::new(stream, read_ahead.into_bytes(), activity.clone());
     let service = service_fn({
         // Each connection has its own reference count: one that all share would be contended.
         let server = Arc::new(server.clone());
@@ -70,18 +68,17 @@ pub async fn serve<S: Service>(
         let health_only = slot.health_only;
         move |request: Request<Incoming>| {
             let server = server.clone();
-            let bytes =
-                head_bytes(request.uri(), request.headers()) + max_body_bytes(request.body());
+            let bytes = head_bytes(request.uri(), request.headers())
+                + max_body_bytes(&request.body().size_hint());
             let queued = QueuedRequest::new(&activity, bytes);
             async move {
                 let active = queued.start().await;
-                let response = match server.reject_over_limit(health_only, &request) {
+                let response = match server.reject_over_limit(health_only, request.uri().path()) {
                     Some(rejection) => rejection,
                     None => {
-                        server
-                            .service
-                            .call(Client(active.activity()), request)
-                            .await
+                        let request = request.map(RequestBody::http2);
+                        let client = Client(active.activity());
+                        server.service.call(client, request).await
                     }
                 };
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, active)))
@@ -250,8 +247,7 @@ impl TrackedBody {
     fn new(body: ResponseBody, active: ActiveRequest) -> Self {
         let response = match &body {
             ResponseBody::Complete(bytes) => {
-                let length = bytes.size_hint().lower() as usize;
-                TrackedResponse::Complete(Some(active.end(length)))
+                TrackedResponse::Complete(Some(active.end(bytes.len())))
             }
             ResponseBody::Parts(_) => TrackedResponse::Parts(active.end(0)),
             ResponseBody::Stream(_) => TrackedResponse::Stream(active.stream()),

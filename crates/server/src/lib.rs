@@ -11,16 +11,15 @@ mod closing;
 mod connection;
 mod connections;
 mod frame_meter;
-mod head_scanner;
 mod http1;
 mod http2;
 mod limits;
 mod memory;
 mod message;
+mod metered_stream;
 mod protocol;
-mod request_state;
+mod request_body;
 mod stream;
-mod streamed_response;
 mod tls;
 
 use std::{
@@ -29,7 +28,6 @@ use std::{
 };
 
 use http::Request;
-use hyper::body::Incoming;
 
 use telemetry::metrics::{Counter, Gauge};
 
@@ -39,6 +37,7 @@ pub use body::{BodyError, ResponseBody};
 pub use connections::{RESERVED_CONNECTIONS, client_network};
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, MAX_LARGE_BODY_BYTES};
 pub use message::{header_values, validate};
+pub use request_body::{RequestBody, RequestBodyError};
 pub use tls::{CertificateError, Tls};
 
 /// Serves a [`Service`] on the connections of a listener; `accept.rs` runs it.
@@ -52,12 +51,8 @@ pub struct Server<S> {
 
 impl<S: Service> Server<S> {
     /// Returns a response if a request is not served because its connection is over the limit.
-    fn reject_over_limit(
-        &self,
-        health_only: bool,
-        request: &Request<Incoming>,
-    ) -> Option<Response> {
-        if !health_only || self.service.is_health_check(request) {
+    fn reject_over_limit(&self, health_only: bool, path: &str) -> Option<Response> {
+        if !health_only || self.service.is_health_check(path) {
             return None;
         }
         self.metrics.rejected_connections.increment();
@@ -110,16 +105,16 @@ pub trait Service: Send + Sync + 'static {
     fn call<'a>(
         &'a self,
         client: Client<'a>,
-        request: Request<Incoming>,
+        request: Request<RequestBody<'a>>,
     ) -> impl Future<Output = Response> + Send;
 
-    /// Returns true if a request is served even on a connection over the limit.
-    fn is_health_check(&self, request: &Request<Incoming>) -> bool;
+    /// Returns true if a request for a path is served even on a connection over the limit.
+    fn is_health_check(&self, path: &str) -> bool;
 
-    /// Returns true if the response may take long because the service waits for something. If
+    /// Returns true if the response to a request for a path may take long because the service waits for something. If
     /// the client disconnects during the wait, or just shuts down its sending side, the
     /// request ends.
-    fn may_wait(&self, _: &Request<Incoming>) -> bool {
+    fn may_wait(&self, _path: &str) -> bool {
         false
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, Uri, Version, request::Parts};
-use hyper::body::{Body, Incoming};
+use hyper::body::SizeHint;
 
 /// The largest request body, also of one whose length is not known in advance.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
@@ -16,8 +16,8 @@ pub const MAX_HEADERS: usize = 100;
 /// Concurrent streams on an HTTP/2 connection.
 pub(super) const MAX_CONCURRENT_STREAMS: u32 = 64;
 
-/// Returns true if the head of an HTTP/2 request exceeds the limits. For HTTP/1.1, hyper
-/// enforces `MAX_HEAD_BYTES`, and its own limit of 100 headers.
+/// Returns true if the head of an HTTP/2 request exceeds the limits. One of HTTP/1.1 is not even
+/// parsed then.
 pub(super) fn head_exceeds_limits(head: &Parts) -> bool {
     head.version == Version::HTTP_2
         && (head.headers.len() > MAX_HEADERS
@@ -38,8 +38,8 @@ pub(super) fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
 /// takes no more than the buffer of the transport.
 ///
 /// [`Client::hold`]: crate::Client::hold
-pub(super) fn max_body_bytes(body: &Incoming) -> usize {
-    match body.size_hint().upper() {
+pub(super) fn max_body_bytes(size: &SizeHint) -> usize {
+    match size.upper() {
         Some(length) if length <= MAX_LARGE_BODY_BYTES as u64 => length as usize,
         _ => MAX_BODY_BYTES,
     }

@@ -1,4 +1,5 @@
-//! Validates requests as HTTP messages, as far as hyper does not (RFC 9110, RFC 9112, RFC 9113).
+//! Validates requests as HTTP messages, as far as their parsers do not (RFC 9110, RFC 9112,
+//! RFC 9113).
 
 use std::net::Ipv6Addr;
 
@@ -20,18 +21,11 @@ pub fn validate(head: &Parts) -> Result<(), Rejection> {
     if head_exceeds_limits(head) {
         return Err(Rejection::HeadTooLarge);
     }
-    // The connection sets it for what hyper does not report.
-    if let Some(rejection) = head.extensions.get::<Rejection>() {
-        return Err(*rejection);
-    }
     if !has_valid_target(head) {
         return Err(Rejection::InvalidTarget);
     }
     if !has_valid_host(head) {
         return Err(Rejection::InvalidHost);
-    }
-    if !has_valid_transfer_encoding(head) {
-        return Err(Rejection::InvalidFraming);
     }
     Ok(())
 }
@@ -103,16 +97,6 @@ fn is_host(host: &[u8]) -> bool {
         .unwrap_or(host.len());
     let (name, port) = host.split_at(end);
     !name.is_empty() && name.iter().all(is_name_byte) && is_port(port.get(1..).unwrap_or_default())
-}
-
-/// Returns true if there is no transfer coding, or `chunked` once. hyper accepts others before it.
-fn has_valid_transfer_encoding(head: &Parts) -> bool {
-    let mut codings = header_values(&head.headers, header::TRANSFER_ENCODING);
-    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    codings
-        .next()
-        .is_none_or(|coding| is_chunked(coding.as_bytes()))
-        && codings.next().is_none()
 }
 
 #[cfg(test)]

@@ -8,13 +8,12 @@ use std::{
 };
 
 use http::{HeaderValue, Method, Request, header};
-use hyper::body::Incoming;
 use jiff::Timestamp;
 use tokio::time::timeout;
 
 use api::{Api, Health};
 use backups::Status;
-use server::{Client, Limits, Rejection, Response, Server, Service};
+use server::{Client, Limits, Rejection, RequestBody, Response, Server, Service};
 use store::{Counts, Store, StoreMetrics};
 use telemetry::prometheus::Exposition;
 
@@ -355,7 +354,7 @@ fn backups(text: &mut Exposition, status: &Status) {
 }
 
 impl Service for MetricsEndpoint {
-    async fn call<'a>(&'a self, _: Client<'a>, request: Request<Incoming>) -> Response {
+    async fn call<'a>(&'a self, _: Client<'a>, request: Request<RequestBody<'a>>) -> Response {
         let (request, _) = request.into_parts();
         if let Err(rejection) = server::validate(&request) {
             return api::reject(rejection);
@@ -378,8 +377,8 @@ impl Service for MetricsEndpoint {
         api::with_new_request_id(response)
     }
 
-    fn is_health_check(&self, request: &Request<Incoming>) -> bool {
-        Health::is_probe(request.uri().path())
+    fn is_health_check(&self, path: &str) -> bool {
+        Health::is_probe(path)
     }
 
     fn reject(&self, rejection: Rejection) -> Response {

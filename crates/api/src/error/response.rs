@@ -4,7 +4,6 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body_util::Full;
 use serde::Serialize;
 
 use super::{
@@ -47,7 +46,7 @@ impl ApiError {
         }
     }
 
-    fn render(&self) -> http::Response<Full<Bytes>> {
+    fn render(&self) -> http::Response<Bytes> {
         let status = self.describe().status;
         let json = serde_json::to_vec(&self.body()).expect("an error body serializes to JSON");
         let mut response = http::Response::new(json.into());
@@ -113,7 +112,7 @@ impl ApiError {
 
 /// The responses to requests without a valid key, rendered once, so that a flood of them costs
 /// little.
-static UNAUTHORIZED: LazyLock<[http::Response<Full<Bytes>>; AuthFailure::ALL.len()]> =
+static UNAUTHORIZED: LazyLock<[http::Response<Bytes>; AuthFailure::ALL.len()]> =
     LazyLock::new(|| {
         AuthFailure::ALL.map(|failure| {
             let mut response = ApiError::Unauthorized(failure).render();

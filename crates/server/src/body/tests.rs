@@ -12,7 +12,6 @@ use futures_util::{future::BoxFuture, stream};
 use http_body_util::{BodyExt, Empty};
 use hyper::{
     Request, Version,
-    body::Incoming,
     client::conn::{http1::handshake, http2},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -24,7 +23,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    Client, Limits, Rejection, Response, Server, Service, connections::Connections,
+    Client, Limits, Rejection, RequestBody, Response, Server, Service, connections::Connections,
     protocol::ReadAhead,
 };
 
@@ -39,7 +38,7 @@ struct Gallery {
 }
 
 impl Service for Gallery {
-    async fn call<'a>(&'a self, _: Client<'a>, _: Request<Incoming>) -> Response {
+    async fn call<'a>(&'a self, _: Client<'a>, _: Request<RequestBody<'a>>) -> Response {
         let produced = self.produced.clone();
         let parts = stream::iter(0..PARTS).map(move |number| {
             produced.fetch_add(1, Relaxed);
@@ -49,7 +48,7 @@ impl Service for Gallery {
         Response::new(ResponseBody::parts(length as u64, parts))
     }
 
-    fn is_health_check(&self, _: &Request<Incoming>) -> bool {
+    fn is_health_check(&self, _: &str) -> bool {
         false
     }
 
@@ -77,15 +76,15 @@ fn connect(version: Version, difference: isize) -> (DuplexStream, Arc<AtomicUsiz
         let slot = connections.admit(address, Instant::now()).unwrap();
         let limits = server.limits.clone();
         if version == Version::HTTP_2 {
-            crate::http2::serve(&server, stream, ReadAhead::default(), &slot, limits).await;
+            crate::http2::serve(&server, stream, ReadAhead::default(), &slot, &limits).await;
         } else {
-            crate::http1::serve(&*server, stream, ReadAhead::default(), &slot, limits).await;
+            crate::http1::serve(&server, stream, ReadAhead::default(), &slot, &limits).await;
         }
     });
     (client, produced)
 }
 
-type Send = Box<dyn FnMut() -> BoxFuture<'static, http::Response<Incoming>>>;
+type Send = Box<dyn FnMut() -> BoxFuture<'static, http::Response<hyper::body::Incoming>>>;
 
 /// Returns a function that sends requests over one connection.
 async fn client(version: Version, stream: DuplexStream) -> Send {

@@ -3,13 +3,13 @@
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
-use hyper::{Request, body::Incoming, client::conn};
+use hyper::{Request, client::conn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 
 use super::*;
 use crate::{
-    Client, Response,
+    Client, RequestBody, Response,
     activity::{Activity, Eviction},
     connections::Connections,
 };
@@ -22,13 +22,13 @@ struct PausedService {
 }
 
 impl Service for PausedService {
-    async fn call<'a>(&'a self, _: Client<'a>, _: Request<Incoming>) -> Response {
+    async fn call<'a>(&'a self, _: Client<'a>, _: Request<RequestBody<'a>>) -> Response {
         self.requests.add_permits(1);
         self.responses.acquire().await.unwrap().forget();
         Response::new("served".into())
     }
 
-    fn is_health_check(&self, _: &Request<Incoming>) -> bool {
+    fn is_health_check(&self, _: &str) -> bool {
         false
     }
 

@@ -2,7 +2,6 @@
 //! tested over real sockets in `tests/api/http1.rs` and `http2.rs`.
 
 use futures_util::FutureExt;
-use http::StatusCode;
 
 use super::*;
 use crate::activity::{HeldMemory, QueuedRequest};
@@ -27,8 +26,6 @@ fn admit(connections: &Arc<Connections>, client: &str, count: usize, at: Instant
     let admitted = (0..count).map(|n| {
         let at = at + Duration::from_millis(n as u64);
         let slot = connections.admit(address(client), at).unwrap();
-        slot.activity.begin();
-        slot.activity.request.end(StatusCode::OK);
         slot.activity.mark_idle(at);
         slot
     });
@@ -217,8 +214,6 @@ fn new_connections_have_time_for_their_first_request() {
     let new = || connections.admit(address("192.0.2.1"), now).unwrap();
     let slots = [(); 4].map(|()| new());
     let after = |millis| now + Duration::from_millis(millis);
-    // As after a TLS handshake.
-    slots[0].activity.mark_idle(after(80));
     for (client, at) in [("192.0.2.1", 900), ("192.0.2.2", 90)] {
         let slot = connections.admit(address(client), after(at)).unwrap();
         assert!(slot.health_only, "{client}");
