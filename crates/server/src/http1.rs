@@ -118,7 +118,7 @@ struct Connection<'a, S> {
     timer: Pin<Box<Sleep>>,
 }
 
-/// What a connection waits for between two requests.
+/// The next thing that a client has to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
     FirstByte,

@@ -111,9 +111,9 @@ pub trait Service: Send + Sync + 'static {
     /// Returns true if a request for a path is served even on a connection over the limit.
     fn is_health_check(&self, path: &str) -> bool;
 
-    /// Returns true if the response to a request for a path may take long because the service waits for something. If
-    /// the client disconnects during the wait, or just shuts down its sending side, the
-    /// request ends.
+    /// Returns true if the response for a path may take long because the service waits for
+    /// something. If the client disconnects during the wait, or just shuts down its sending side,
+    /// the request ends.
     fn may_wait(&self, _path: &str) -> bool {
         false
     }

@@ -35,7 +35,7 @@ enum Next {
     Trailer,
 }
 
-/// What was taken from a body.
+/// The next element of a body, as far as it was received.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     Data(Bytes),

@@ -8,7 +8,7 @@ use std::{
 use http::{HeaderValue, StatusCode, header, response::Parts};
 use jiff::{Timestamp, fmt::rfc2822};
 
-/// How a client recognises the end of a response.
+/// The way in which a client recognises the end of a response.
 #[derive(Clone, Copy)]
 pub enum Length {
     /// By its status, or because its request was HEAD.
@@ -19,7 +19,7 @@ pub enum Length {
     Connection,
 }
 
-/// What is said about the connection.
+/// The fate of the connection after a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     /// An HTTP/1.1 connection stays open, which needs no word.
