@@ -2,18 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
-use futures_util::FutureExt;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::timeout,
-};
-
-use super::{
-    Rejection, Server, Service,
-    activity::Eviction,
-    connections::{Slot, Stop},
-    http1,
-};
+use tokio::time::timeout;
 
 /// The time that a client has to close its side of a connection that is closing, when no request
 /// is in flight.
@@ -30,22 +19,4 @@ pub(super) async fn close<F: Future>(
     mut is_active: impl FnMut() -> bool,
 ) {
     while timeout(CLOSE_TIMEOUT, &mut connection).await.is_err() && is_active() {}
-}
-
-/// Tells a client whose connection was evicted that its request is not served.
-pub(super) async fn reject_evicted<S: Service>(
-    server: &Server<S>,
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin,
-    slot: &Slot,
-    stop: Stop,
-) {
-    let Stop::Evicted(eviction) = stop else {
-        return;
-    };
-    let rejection = server.service.reject(Rejection::TooManyConnections);
-    let rejected = http1::reject(stream, slot, &server.limits, rejection);
-    match eviction {
-        Eviction::Close => drop(timeout(CLOSE_TIMEOUT, rejected).await),
-        Eviction::Abort | Eviction::Reset => drop(rejected.now_or_never()),
-    }
 }

@@ -7,7 +7,7 @@ use tokio::{net::TcpStream, time::timeout};
 
 use super::{
     Limits, Rejection, Server, Service,
-    closing::{FIRST_REQUEST_GRACE, reject_evicted},
+    closing::FIRST_REQUEST_GRACE,
     connections::{Slot, Stop},
     http1, http2,
     protocol::{Protocol, ReadAhead},
@@ -33,7 +33,10 @@ pub async fn serve<S: Service>(server: &Arc<Server<S>>, mut stream: TcpStream, s
     let detect = timeout(limits.head_timeout, read_ahead.detect(&mut stream));
     let detected = match until_stopped(slot, detect).await {
         Ok(detected) => detected,
-        Err(stop) => return reject_evicted(server, stream, slot, stop).await,
+        Err(Stop::Evicted(eviction)) => {
+            return http1::reject_evicted(server, stream, slot, eviction).await;
+        }
+        Err(Stop::Shutdown) => return,
     };
     match detected {
         Ok(Ok(Protocol::Http1)) => {

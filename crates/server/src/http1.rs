@@ -80,14 +80,7 @@ pub(super) async fn serve<S: Service>(
         End::Abort => {}
         End::Close { lingers } => connection.close(lingers).await,
         End::Reject(rejection) => connection.reject(server.service.reject(rejection)).await,
-        End::RejectEvicted(eviction) => {
-            let response = server.service.reject(Rejection::TooManyConnections);
-            let rejected = connection.reject(response);
-            match eviction {
-                Eviction::Close => drop(timeout(CLOSE_TIMEOUT, rejected).await),
-                Eviction::Abort | Eviction::Reset => drop(rejected.now_or_never()),
-            }
-        }
+        End::RejectEvicted(eviction) => connection.reject_evicted(server, eviction).await,
     }
 }
 
@@ -100,6 +93,17 @@ pub(super) async fn reject(
 ) {
     let mut connection = Connection::new(stream, ReadAhead::default(), slot, limits);
     connection.reject(response).await;
+}
+
+/// Tells a client that has not sent a request that its connection was evicted, and closes it.
+pub(super) async fn reject_evicted<S: Service>(
+    server: &Server<S>,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin,
+    slot: &Slot,
+    eviction: Eviction,
+) {
+    let mut connection = Connection::new(stream, ReadAhead::default(), slot, &server.limits);
+    connection.reject_evicted(server, eviction).await;
 }
 
 struct Connection<'a, S> {
@@ -474,6 +478,16 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             .is_ok()
         {
             self.close(true).await;
+        }
+    }
+
+    /// The same if the connection was evicted, so that it must end soon.
+    async fn reject_evicted<T: Service>(&mut self, server: &Server<T>, eviction: Eviction) {
+        let response = server.service.reject(Rejection::TooManyConnections);
+        let rejected = self.reject(response);
+        match eviction {
+            Eviction::Close => drop(timeout(CLOSE_TIMEOUT, rejected).await),
+            Eviction::Abort | Eviction::Reset => drop(rejected.now_or_never()),
         }
     }
 
