@@ -156,7 +156,7 @@ pub struct BackupOptions {
         long,
         env = "PETSTORE_BACKUP_KEEP",
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000),
-        default_value_t = 14,
+        default_value_t = DEFAULT_BACKUPS,
         value_name = "COUNT",
         allow_hyphen_values = true
     )]
@@ -164,12 +164,21 @@ pub struct BackupOptions {
 }
 
 pub const DEFAULT_BACKUP_INTERVAL: &str = "24h";
+const DEFAULT_BACKUPS: usize = 14;
 
 impl BackupOptions {
     /// Returns the backups to take. Fails on PostgreSQL.
     pub fn config(&self, database: &DatabaseUrl) -> Result<Option<Config>, &'static str> {
         if self.backup_dir.is_none() && self.backup_to.is_none() {
-            return Ok(None);
+            let is_default = backup_interval(DEFAULT_BACKUP_INTERVAL) == Ok(self.backup_every)
+                && self.backup_keep == DEFAULT_BACKUPS;
+            return if is_default {
+                Ok(None)
+            } else {
+                Err("--backup-every and --backup-keep (PETSTORE_BACKUP_EVERY, \
+                     PETSTORE_BACKUP_KEEP) need a place for the backups; add --backup-dir or \
+                     --backup-to")
+            };
         }
         if let DatabaseUrl::Postgres(_) = database {
             return Err(

@@ -146,6 +146,7 @@ impl Restore {
         let file = if self.file.is_dir() {
             backup_folder::newest(&self.file)?
         } else {
+            backup_folder::check_by_name(&self.file)?;
             self.file.clone()
         };
         Ok(Source {

@@ -181,7 +181,7 @@ impl Home {
         })
     }
 
-    fn serve_arguments(&self) -> [String; 5] {
+    pub fn serve_arguments(&self) -> [String; 5] {
         let database = self.url();
         ["serve", "--listen", "127.0.0.1:0", "--database", &database].map(String::from)
     }

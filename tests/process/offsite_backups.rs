@@ -7,7 +7,7 @@ use serde_json::Value;
 use support::{
     CommandResult, ObjectStore,
     object_store::{ACCESS_KEY, SECRET},
-    signal, wait_for,
+    wait_for,
 };
 
 use crate::harness::{Home, PETSTORE, Service};
@@ -276,6 +276,5 @@ fn a_service_that_is_stopped_waits_for_no_upload() {
     let mut command = shop.serve_command(&["--backup-dir", "backups"]);
     let service = Service::start(command.env("AWS_ENDPOINT_URL_S3", endpoint));
     let (_connection, _) = stuck.accept().unwrap();
-    signal(service.pid(), "TERM");
     service.stop();
 }

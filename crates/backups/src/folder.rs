@@ -39,10 +39,14 @@ impl Folder {
 
     /// Creates the folder, for its owner only, if it is missing.
     pub fn create(&self) -> io::Result<()> {
-        if self.path.is_dir() {
-            return Ok(());
+        match fs::DirBuilder::new().mode(0o700).create(&self.path) {
+            Err(_) if self.path.is_dir() => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(io::Error::new(
+                io::ErrorKind::NotADirectory,
+                "it is a file; specify a folder",
+            )),
+            created => created,
         }
-        fs::DirBuilder::new().mode(0o700).create(&self.path)
     }
 
     pub fn file(&self, name: &BackupName) -> PathBuf {

@@ -107,7 +107,7 @@ impl Plan {
     }
 }
 
-/// The backups of a destination that are known to be intact or damaged.
+/// The backups of a destination that are known to be intact, or to be damaged or unreadable.
 #[derive(Debug, Default, Clone)]
 struct Known {
     newest: Option<BackupFile>,
@@ -284,7 +284,11 @@ impl Backups {
         // The oldest of this store, beyond the number to keep with the new one.
         let excess = (own.len() + 1).saturating_sub(self.config.keep);
         for old in own.iter().take(excess).filter(|old| **old != made) {
-            bucket.delete(&old.name).await?;
+            // Credentials that may not delete protect the backups from whoever takes them over.
+            if let Err(error) = bucket.delete(&old.name).await {
+                tracing::warn!(file = %old.name, %error, "old backup not deleted");
+                break;
+            }
         }
         known.newest = Some(made);
         Ok(Attempt::Made)
@@ -392,13 +396,20 @@ impl FolderKeeper {
             if known.damaged.contains(&file.name) {
                 continue;
             }
-            if self
-                .folder
-                .is_intact(&file.name, |_| !self.stop.load(Relaxed))?
-            {
-                break Some(file);
+            let is_stopped = || self.stop.load(Relaxed);
+            match self.folder.is_intact(&file.name, |_| !is_stopped()) {
+                Ok(true) => break Some(file),
+                Ok(false) => {
+                    tracing::warn!(file = %file.name, "backup is damaged; it does not count");
+                }
+                Err(error) if is_stopped() => return Err(error),
+                // Its disk may be failing, which is when another one is needed most.
+                Err(error) => {
+                    tracing::warn!(
+                        file = %file.name, %error, "backup cannot be read; it does not count"
+                    );
+                }
             }
-            tracing::warn!(file = %file.name, "backup is damaged; it does not count");
             known.damaged.insert(file.name);
         };
         Ok(())

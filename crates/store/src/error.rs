@@ -153,7 +153,7 @@ pub fn explain(path: &Path, cause: &io::Error) -> String {
     let shown = folder.display();
     match cause.kind() {
         io::ErrorKind::NotFound if !folder.exists() => {
-            format!("the folder {shown} does not exist; create it, or specify another file")
+            format!("the folder {shown} does not exist; create it, or specify another one")
         }
         io::ErrorKind::PermissionDenied if let Some(user) = successor_of_root() => {
             let what = if path.exists() {
@@ -171,8 +171,8 @@ pub fn explain(path: &Path, cause: &io::Error) -> String {
             "permission denied; run this as the user that owns the file, or with sudo".into()
         }
         io::ErrorKind::PermissionDenied => format!(
-            "this user may not use the folder {shown}; specify a file elsewhere, or run this as \
-             another user"
+            "this user may not use the folder {shown}; specify another one, or run this as another \
+             user"
         ),
         _ => cause.to_string(),
     }

@@ -2,12 +2,13 @@
 
 use std::{
     error::Error,
+    ffi::OsStr,
     io,
     path::{Path, PathBuf},
 };
 
 use super::super::{CommandResult, counted, escape_path, print, shell_quote, status, table::table};
-use backups::{BackupFile, Folder};
+use backups::{BackupFile, BackupName, Folder};
 use store::explain;
 
 /// Prints the backups in a folder, the newest first.
@@ -55,6 +56,24 @@ pub fn newest(path: &Path) -> Result<PathBuf, Box<dyn Error>> {
         escape_path(&folder.file(name))
     )
     .into())
+}
+
+/// Fails if the name of a file tells that it is a backup with another content.
+pub fn check_by_name(file: &Path) -> Result<(), String> {
+    let name = file.file_name().and_then(OsStr::to_str);
+    let name: Option<BackupName> = name.and_then(|name| name.parse().ok());
+    let Some((name, folder)) = name.zip(file.parent()) else {
+        return Ok(());
+    };
+    // A file that cannot be read is reported when it is restored.
+    match Folder::new(folder).is_intact(&name, |_| true) {
+        Ok(false) => Err(format!(
+            "{} is damaged: it is not what was written; the store was not changed, restore \
+             another backup, or give this one another name to restore it nevertheless",
+            escape_path(file)
+        )),
+        Ok(true) | Err(_) => Ok(()),
+    }
 }
 
 /// Returns the newest of the backups in `place`, which must be those of one store.
