@@ -10,6 +10,9 @@ use memchr::{memchr, memchr_iter};
 use super::framing::Framing;
 use crate::{MAX_HEAD_BYTES, MAX_HEADERS, Rejection};
 
+/// The digits of the largest `Content-Length`.
+const MAX_LENGTH_DIGITS: usize = 20;
+
 /// The head of a request, and what it says about the connection.
 pub struct Head {
     pub parts: Parts,
@@ -182,7 +185,9 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
     }
-    let digits = str::from_utf8(value).ok();
+    // Parsers differ in how many zeros may come first.
+    let is_bounded = value.len() <= MAX_LENGTH_DIGITS;
+    let digits = str::from_utf8(value).ok().filter(|_| is_bounded);
     let length = digits.and_then(|digits| digits.parse().ok());
     length.ok_or(Rejection::BodyTooLarge)
 }

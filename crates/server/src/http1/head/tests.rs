@@ -172,6 +172,10 @@ fn ambiguous_requests_are_rejected() {
             Rejection::BodyTooLarge,
         ),
         (
+            "Content-Length: 000000000000000000001",
+            Rejection::BodyTooLarge,
+        ),
+        (
             "Transfer-Encoding: gzip, chunked",
             Rejection::InvalidFraming,
         ),
