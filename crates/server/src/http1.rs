@@ -357,9 +357,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
         persistence: Persistence,
     ) -> Result<(), End> {
         let has_no_body = has_no_body(head.status);
-        // For HEAD, the service may have removed the body, but not its length.
-        let is_length_known = is_head && head.headers.contains_key(header::CONTENT_LENGTH);
-        let length = if has_no_body || is_length_known {
+        // For HEAD, the service may have removed the body, but not its length if it has one.
+        let is_removed =
+            is_head && (body.is_empty() || head.headers.contains_key(header::CONTENT_LENGTH));
+        let length = if has_no_body || is_removed {
             Length::NoBody
         } else {
             Length::Bytes(body.len() as u64)
