@@ -413,7 +413,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
                     .await?;
                 stream.flush().await?;
             }
-            Ok(())
+            Ok(stream.flush().await?)
         };
         tokio::select! {
             biased;
@@ -461,6 +461,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
         tokio::select! {
             biased;
             // An I/O error means that the client is gone.
+                if chunk.is_empty() {
+                    // It would end a chunked body.
+                    continue;
+                }
             _ = sent => End::Close { lingers: false },
             () = stopped(slot) => End::Abort,
         }
