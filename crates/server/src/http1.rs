@@ -444,6 +444,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             receiver.stream.write_all(&head).await?;
             receiver.stream.flush().await?;
             while let Some(chunk) = receiver.unless_disconnected(chunks.next()).await? {
+                if chunk.is_empty() {
+                    // It would end a chunked body.
+                    continue;
+                }
                 slot.activity.set_response_bytes(chunk.len());
                 let chunk = if is_chunked {
                     [format!("{:x}\r\n", chunk.len()).as_bytes(), &chunk, b"\r\n"].concat()
@@ -461,10 +465,6 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
         tokio::select! {
             biased;
             // An I/O error means that the client is gone.
-                if chunk.is_empty() {
-                    // It would end a chunked body.
-                    continue;
-                }
             _ = sent => End::Close { lingers: false },
             () = stopped(slot) => End::Abort,
         }

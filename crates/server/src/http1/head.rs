@@ -176,14 +176,14 @@ fn interpret(parts: Parts) -> Result<Head, Rejection> {
     })
 }
 
-fn content_length(value: &[u8]) -> Result<u64, Rejection> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return Err(Rejection::InvalidFraming);
 /// Returns the elements of a list (RFC 9110, section 5.6.1).
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
+fn content_length(value: &[u8]) -> Result<u64, Rejection> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(Rejection::InvalidFraming);
     }
     // Parsers differ in how many zeros may come first.
     let is_bounded = value.len() <= MAX_LENGTH_DIGITS;
