@@ -250,6 +250,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
                 self.limits.idle_timeout
             }
             Awaited::RestOfHead | Awaited::RestOfBody => {
+                self.receiver().release_memory();
                 self.activity().mark_receiving(since);
                 self.limits.head_timeout
             }
@@ -433,6 +434,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
     ) -> End {
         let slot = self.slot;
         let receiver = self.receiver();
+        receiver.discard();
         let is_chunked = version == Version::HTTP_11;
         let length = if is_chunked {
             Length::Chunked

@@ -32,6 +32,9 @@ use crate::{
 /// smaller.
 const MIN_READ: usize = 4 << 10;
 
+/// The most memory of the bytes that were received that an idle connection keeps.
+const USUAL_CAPACITY: usize = 2 * MIN_READ;
+
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 pub struct Receiver<S> {
@@ -47,6 +50,8 @@ pub struct Receiver<S> {
     body: Framing,
     /// The number of bytes of this body that were skipped.
     skipped: usize,
+    /// True if the service is done with this body, so that the rest is skipped.
+    is_skipping: bool,
     /// The rest of what the client waits for before it sends this body.
     invitation: &'static [u8],
     /// The time since which this body has been received.
@@ -63,6 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             scanned: 0,
             body: Framing::Length(0),
             skipped: 0,
+            is_skipping: false,
             invitation: b"",
             receiving_since: None,
         }
@@ -77,6 +83,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
     pub fn start_body(&mut self, body: Framing, expects_continue: bool) {
         self.body = body;
         self.skipped = 0;
+        self.is_skipping = false;
         self.invitation = if expects_continue { CONTINUE } else { b"" };
         self.receiving_since = None;
     }
@@ -101,6 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
 
     /// Skips the rest of the body, as far as it was received; returns true if that is all of it.
     pub fn skip_body(&mut self) -> Result<bool, End> {
+        self.is_skipping = true;
         loop {
             match self.body.take(&mut self.received) {
                 Taken::End => return Ok(true),
@@ -113,11 +121,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
         }
     }
 
-    /// Releases the memory of a large body, while the client sends nothing.
+    /// Releases the memory of a large head or body, unless bytes are left in it.
     pub fn release_memory(&mut self) {
-        if mem::take(&mut self.is_large) {
+        if self.received.is_empty() && mem::take(&mut self.is_large) {
             self.received = BytesMut::new();
         }
+    }
+
+    /// Discards what the client sends from now on.
+    pub fn discard(&mut self) {
+        self.body = Framing::Malformed;
+        self.received.clear();
+        self.release_memory();
     }
 
     pub fn awaited(&self) -> Awaited {
@@ -132,11 +147,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
 
     /// Receives more bytes; 0 if the client sends no more.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let expected = self.body.size().exact().unwrap_or(0);
-        let room = usize::try_from(expected).unwrap_or(MAX_BODY_BYTES);
-        let room = room.clamp(MIN_READ, MAX_BODY_BYTES);
-        self.is_large |= room > MIN_READ;
+        let room = match self.body.size().exact() {
+            Some(expected) if !self.is_skipping => usize::try_from(expected)
+                .unwrap_or(MAX_BODY_BYTES)
+                .clamp(MIN_READ, MAX_BODY_BYTES),
+            _ => MIN_READ,
+        };
         self.received.reserve(room);
+        self.is_large |= self.received.capacity() > USUAL_CAPACITY;
         poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.received)
     }
 
