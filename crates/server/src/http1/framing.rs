@@ -67,6 +67,18 @@ impl Framing {
         }
     }
 
+    /// Returns the number of bytes that are known to follow.
+    pub fn announced(&self) -> u64 {
+        match self {
+            Self::Length(length)
+            | Self::Chunked(Chunked {
+                next: Next::Data(length),
+                ..
+            }) => *length,
+            Self::Chunked(_) | Self::Malformed => 0,
+        }
+    }
+
     /// Takes the next bytes of the body from those that were received.
     pub fn take(&mut self, received: &mut BytesMut) -> Taken {
         match self {

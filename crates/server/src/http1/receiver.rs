@@ -99,8 +99,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             Ok(true) => true,
             // A client that still waits for its invitation may never send the body.
             Ok(false) => {
-                let rest = self.body.size().exact().unwrap_or(0);
-                self.invitation.is_empty() && rest <= MAX_BODY_BYTES as u64
+                let length = (self.skipped as u64).saturating_add(self.body.announced());
+                self.invitation.is_empty() && length <= MAX_BODY_BYTES as u64
             }
             Err(_) => false,
         }
