@@ -190,6 +190,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             || activity.evicted().is_some()
             || closes_connection(&head)
             || !self.receiver().can_skip_body();
+        self.finish_invitation().await?;
         let persistence = match version {
             _ if closes => Persistence::Close,
             Version::HTTP_10 => Persistence::KeepAlive,
@@ -346,6 +347,20 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             response = server.service.call(Client(&self.slot.activity), request) => Ok(response),
             () = disconnected => Err(End::Abort),
             () = self.slot.aborted() => Err(End::Abort),
+        }
+    }
+
+    /// Sends the rest of an interim response that was sent in part.
+    async fn finish_invitation(&mut self) -> Result<(), End> {
+        let rest = self.receiver().started_invitation();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let slot = self.slot;
+        tokio::select! {
+            biased;
+            sent = self.stream().write_all(rest) => Ok(sent?),
+            () = slot.aborted() => Err(End::Abort),
         }
     }
 

@@ -52,8 +52,9 @@ pub struct Receiver<S> {
     skipped: usize,
     /// True if the service is done with this body, so that the rest is skipped.
     is_skipping: bool,
-    /// The rest of what the client waits for before it sends this body.
-    invitation: &'static [u8],
+    /// The rest of what the client waits for before it sends this body; empty until it is
+    /// flushed.
+    invitation: Option<&'static [u8]>,
     /// The time since which this body has been received.
     receiving_since: Option<Instant>,
 }
@@ -69,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             body: Framing::Length(0),
             skipped: 0,
             is_skipping: false,
-            invitation: b"",
+            invitation: None,
             receiving_since: None,
         }
     }
@@ -84,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
         self.body = body;
         self.skipped = 0;
         self.is_skipping = false;
-        self.invitation = if expects_continue { CONTINUE } else { b"" };
+        self.invitation = expects_continue.then_some(CONTINUE);
         self.receiving_since = None;
     }
 
@@ -100,7 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             // A client that still waits for its invitation may never send the body.
             Ok(false) => {
                 let length = (self.skipped as u64).saturating_add(self.body.announced());
-                self.invitation.is_empty() && length <= MAX_BODY_BYTES as u64
+                self.invitation.is_none() && length <= MAX_BODY_BYTES as u64
             }
             Err(_) => false,
         }
@@ -191,13 +192,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
         }
     }
 
+    /// Takes the rest of an invitation that was written in part: the socket was full.
+    pub fn started_invitation(&mut self) -> &'static [u8] {
+        match self.invitation.take() {
+            Some(rest) if rest.len() < CONTINUE.len() => rest,
+            _ => b"",
+        }
+    }
+
     /// Invites the client to send the body.
     fn poll_invite(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.invitation.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, self.invitation))?;
-            self.invitation = &self.invitation[written..];
-            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        let Some(rest) = &mut self.invitation else {
+            return Poll::Ready(Ok(()));
+        };
+        while !rest.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+            *rest = &rest[written..];
         }
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.invitation = None;
         Poll::Ready(Ok(()))
     }
 
@@ -219,7 +232,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             match self.body.take(&mut self.received) {
                 Taken::Data(bytes) => {
                     // A client that has not waited needs no invitation.
-                    self.invitation = b"";
+                    if self.invitation == Some(CONTINUE) {
+                        self.invitation = None;
+                    }
                     return Poll::Ready(Some(Ok(bytes)));
                 }
                 Taken::End => return Poll::Ready(None),
