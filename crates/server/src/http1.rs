@@ -190,6 +190,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             || activity.evicted().is_some()
             || closes_connection(&head)
             || !self.receiver().can_skip_body();
+        self.finish_invitation().await?;
         let persistence = match version {
             _ if closes => Persistence::Close,
             Version::HTTP_10 => Persistence::KeepAlive,
@@ -250,6 +251,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
                 self.limits.idle_timeout
             }
             Awaited::RestOfHead | Awaited::RestOfBody => {
+                self.receiver().release_memory();
                 self.activity().mark_receiving(since);
                 self.limits.head_timeout
             }
@@ -348,6 +350,20 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
         }
     }
 
+    /// Sends the rest of an interim response that was sent in part.
+    async fn finish_invitation(&mut self) -> Result<(), End> {
+        let rest = self.receiver().started_invitation();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let slot = self.slot;
+        tokio::select! {
+            biased;
+            sent = self.stream().write_all(rest) => Ok(sent?),
+            () = slot.aborted() => Err(End::Abort),
+        }
+    }
+
     /// Sends a response whose body is in memory.
     async fn send(
         &mut self,
@@ -357,9 +373,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
         persistence: Persistence,
     ) -> Result<(), End> {
         let has_no_body = has_no_body(head.status);
-        // For HEAD, the service may have removed the body, but not its length.
-        let is_length_known = is_head && head.headers.contains_key(header::CONTENT_LENGTH);
-        let length = if has_no_body || is_length_known {
+        // For HEAD, the service may have removed the body, but not its length if it has one.
+        let is_removed =
+            is_head && (body.is_empty() || head.headers.contains_key(header::CONTENT_LENGTH));
+        let length = if has_no_body || is_removed {
             Length::NoBody
         } else {
             Length::Bytes(body.len() as u64)
@@ -412,7 +429,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
                     .await?;
                 stream.flush().await?;
             }
-            Ok(())
+            Ok(stream.flush().await?)
         };
         tokio::select! {
             biased;
@@ -432,6 +449,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
     ) -> End {
         let slot = self.slot;
         let receiver = self.receiver();
+        receiver.discard();
         let is_chunked = version == Version::HTTP_11;
         let length = if is_chunked {
             Length::Chunked
@@ -443,6 +461,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             receiver.stream.write_all(&head).await?;
             receiver.stream.flush().await?;
             while let Some(chunk) = receiver.unless_disconnected(chunks.next()).await? {
+                if chunk.is_empty() {
+                    // It would end a chunked body.
+                    continue;
+                }
                 slot.activity.set_response_bytes(chunk.len());
                 let chunk = if is_chunked {
                     [format!("{:x}\r\n", chunk.len()).as_bytes(), &chunk, b"\r\n"].concat()

@@ -9,6 +9,9 @@ use memchr::memchr;
 
 use crate::limits::MAX_HEAD_BYTES;
 
+/// The digits of the largest size of a chunk. Parsers differ in how many zeros may come first.
+const MAX_SIZE_DIGITS: usize = 16;
+
 /// The part of a body that was not taken yet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Framing {
@@ -61,6 +64,18 @@ impl Framing {
         match self {
             Self::Length(length) => SizeHint::with_exact(*length),
             Self::Chunked(_) | Self::Malformed => SizeHint::default(),
+        }
+    }
+
+    /// Returns the number of bytes that are known to follow.
+    pub fn announced(&self) -> u64 {
+        match self {
+            Self::Length(length)
+            | Self::Chunked(Chunked {
+                next: Next::Data(length),
+                ..
+            }) => *length,
+            Self::Chunked(_) | Self::Malformed => 0,
         }
     }
 
@@ -148,7 +163,9 @@ fn chunk_size(line: &[u8]) -> Option<(u64, usize)> {
     let end = memchr(b';', line).unwrap_or(line.len());
     let (size, extension) = line.split_at(end);
     let is_text = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~' | 0x80..);
-    if size.is_empty() || !size.iter().all(u8::is_ascii_hexdigit) || !extension.iter().all(is_text)
+    if !(1..=MAX_SIZE_DIGITS).contains(&size.len())
+        || !size.iter().all(u8::is_ascii_hexdigit)
+        || !extension.iter().all(is_text)
     {
         return None;
     }

@@ -10,6 +10,9 @@ use memchr::{memchr, memchr_iter};
 use super::framing::Framing;
 use crate::{MAX_HEAD_BYTES, MAX_HEADERS, Rejection};
 
+/// The digits of the largest `Content-Length`.
+const MAX_LENGTH_DIGITS: usize = 20;
+
 /// The head of a request, and what it says about the connection.
 pub struct Head {
     pub parts: Parts,
@@ -150,9 +153,10 @@ fn interpret(parts: Parts) -> Result<Head, Rejection> {
             }
             is_chunked = true;
         } else if *name == header::EXPECT {
-            expects_continue = !is_1_0 && value.eq_ignore_ascii_case(b"100-continue");
+            expects_continue |=
+                elements(value).any(|value| value.eq_ignore_ascii_case(b"100-continue"));
         } else if *name == header::CONNECTION {
-            for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            for option in elements(value) {
                 closes |= option.eq_ignore_ascii_case(b"close");
                 keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
             }
@@ -166,17 +170,24 @@ fn interpret(parts: Parts) -> Result<Head, Rejection> {
     Ok(Head {
         // What follows a CONNECT may be meant for the host that it names.
         keeps_alive: !closes && (keeps_alive || !is_1_0) && parts.method != Method::CONNECT,
-        expects_continue: expects_continue && !framing.is_complete(),
+        expects_continue: expects_continue && !is_1_0 && !framing.is_complete(),
         parts,
         framing,
     })
+}
+
+/// Returns the elements of a list (RFC 9110, section 5.6.1).
+fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
 fn content_length(value: &[u8]) -> Result<u64, Rejection> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(Rejection::InvalidFraming);
     }
-    let digits = str::from_utf8(value).ok();
+    // Parsers differ in how many zeros may come first.
+    let is_bounded = value.len() <= MAX_LENGTH_DIGITS;
+    let digits = str::from_utf8(value).ok().filter(|_| is_bounded);
     let length = digits.and_then(|digits| digits.parse().ok());
     length.ok_or(Rejection::BodyTooLarge)
 }

@@ -32,6 +32,9 @@ use crate::{
 /// smaller.
 const MIN_READ: usize = 4 << 10;
 
+/// The most memory of the bytes that were received that an idle connection keeps.
+const USUAL_CAPACITY: usize = 2 * MIN_READ;
+
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 pub struct Receiver<S> {
@@ -47,8 +50,11 @@ pub struct Receiver<S> {
     body: Framing,
     /// The number of bytes of this body that were skipped.
     skipped: usize,
-    /// The rest of what the client waits for before it sends this body.
-    invitation: &'static [u8],
+    /// True if the service is done with this body, so that the rest is skipped.
+    is_skipping: bool,
+    /// The rest of what the client waits for before it sends this body; empty until it is
+    /// flushed.
+    invitation: Option<&'static [u8]>,
     /// The time since which this body has been received.
     receiving_since: Option<Instant>,
 }
@@ -63,7 +69,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             scanned: 0,
             body: Framing::Length(0),
             skipped: 0,
-            invitation: b"",
+            is_skipping: false,
+            invitation: None,
             receiving_since: None,
         }
     }
@@ -77,7 +84,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
     pub fn start_body(&mut self, body: Framing, expects_continue: bool) {
         self.body = body;
         self.skipped = 0;
-        self.invitation = if expects_continue { CONTINUE } else { b"" };
+        self.is_skipping = false;
+        self.invitation = expects_continue.then_some(CONTINUE);
         self.receiving_since = None;
     }
 
@@ -92,8 +100,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             Ok(true) => true,
             // A client that still waits for its invitation may never send the body.
             Ok(false) => {
-                let rest = self.body.size().exact().unwrap_or(0);
-                self.invitation.is_empty() && rest <= MAX_BODY_BYTES as u64
+                let length = (self.skipped as u64).saturating_add(self.body.announced());
+                self.invitation.is_none() && length <= MAX_BODY_BYTES as u64
             }
             Err(_) => false,
         }
@@ -101,6 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
 
     /// Skips the rest of the body, as far as it was received; returns true if that is all of it.
     pub fn skip_body(&mut self) -> Result<bool, End> {
+        self.is_skipping = true;
         loop {
             match self.body.take(&mut self.received) {
                 Taken::End => return Ok(true),
@@ -113,11 +122,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
         }
     }
 
-    /// Releases the memory of a large body, while the client sends nothing.
+    /// Releases the memory of a large head or body, unless bytes are left in it.
     pub fn release_memory(&mut self) {
-        if mem::take(&mut self.is_large) {
+        if self.received.is_empty() && mem::take(&mut self.is_large) {
             self.received = BytesMut::new();
         }
+    }
+
+    /// Discards what the client sends from now on.
+    pub fn discard(&mut self) {
+        self.body = Framing::Malformed;
+        self.received.clear();
+        self.release_memory();
     }
 
     pub fn awaited(&self) -> Awaited {
@@ -132,11 +148,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
 
     /// Receives more bytes; 0 if the client sends no more.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let expected = self.body.size().exact().unwrap_or(0);
-        let room = usize::try_from(expected).unwrap_or(MAX_BODY_BYTES);
-        let room = room.clamp(MIN_READ, MAX_BODY_BYTES);
-        self.is_large |= room > MIN_READ;
+        let room = match self.body.size().exact() {
+            Some(expected) if !self.is_skipping => usize::try_from(expected)
+                .unwrap_or(MAX_BODY_BYTES)
+                .clamp(MIN_READ, MAX_BODY_BYTES),
+            _ => MIN_READ,
+        };
         self.received.reserve(room);
+        self.is_large |= self.received.capacity() > USUAL_CAPACITY;
         poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.received)
     }
 
@@ -173,13 +192,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
         }
     }
 
+    /// Takes the rest of an invitation that was written in part: the socket was full.
+    pub fn started_invitation(&mut self) -> &'static [u8] {
+        match self.invitation.take() {
+            Some(rest) if rest.len() < CONTINUE.len() => rest,
+            _ => b"",
+        }
+    }
+
     /// Invites the client to send the body.
     fn poll_invite(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.invitation.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, self.invitation))?;
-            self.invitation = &self.invitation[written..];
-            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        let Some(rest) = &mut self.invitation else {
+            return Poll::Ready(Ok(()));
+        };
+        while !rest.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+            *rest = &rest[written..];
         }
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.invitation = None;
         Poll::Ready(Ok(()))
     }
 
@@ -201,7 +232,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiver<S> {
             match self.body.take(&mut self.received) {
                 Taken::Data(bytes) => {
                     // A client that has not waited needs no invitation.
-                    self.invitation = b"";
+                    if self.invitation == Some(CONTINUE) {
+                        self.invitation = None;
+                    }
                     return Poll::Ready(Some(Ok(bytes)));
                 }
                 Taken::End => return Poll::Ready(None),

@@ -48,7 +48,7 @@ fn chunks_are_joined() {
             "body",
         ),
         (
-            "A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\nnext",
+            "000000000000000A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\nnext",
             "01234567890123456789",
         ),
     ] {
@@ -74,6 +74,7 @@ fn malformed_chunks_are_rejected() {
         "1\r\nab\r\n",
         "1\r\na\n0\r\n\r\n",
         "10000000000000000\r\n",
+        "00000000000000001\r\na\r\n",
         "0\r\nno colon\r\n\r\n",
         "0\r\nA: b\r\n folded\r\n\r\n",
         "0\r\n\n",

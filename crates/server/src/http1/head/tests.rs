@@ -122,6 +122,10 @@ fn headers_decide_on_the_body_and_the_connection() {
             "Expect: 100-Continue\r\nContent-Length: 1\r\n",
             (Framing::Length(1), true, true),
         ),
+        (
+            "Expect: a, 100-continue\r\nExpect: b\r\nContent-Length: 1\r\n",
+            (Framing::Length(1), true, true),
+        ),
         // There is no body to send.
         ("Expect: 100-continue\r\n", (none(), true, false)),
         (
@@ -165,6 +169,10 @@ fn ambiguous_requests_are_rejected() {
         ("Content-Length:", Rejection::InvalidFraming),
         (
             "Content-Length: 18446744073709551616",
+            Rejection::BodyTooLarge,
+        ),
+        (
+            "Content-Length: 000000000000000000001",
             Rejection::BodyTooLarge,
         ),
         (
