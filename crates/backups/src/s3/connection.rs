@@ -91,7 +91,6 @@ pub(super) struct Request {
     pub method: Method,
     /// Encoded.
     pub path: String,
-    /// Sorted by name.
     pub query: Vec<(&'static str, String)>,
     /// The first and the last byte to read.
     pub range: Option<(u64, u64)>,
@@ -237,8 +236,11 @@ impl Connection {
         let hash = tokio::task::spawn_blocking(move || Sha256::digest(content)).await;
         let payload = signature::hex(&hash.expect("hashing does not panic"));
         let encode = |text: &str| utf8_percent_encode(text, QUERY).to_string();
-        let query = request.query.iter();
+        // A signature is of the query in this order.
+        let mut query: Vec<_> = request.query.iter().collect();
+        query.sort_unstable_by_key(|(name, _)| *name);
         let query: Vec<_> = query
+            .into_iter()
             .map(|(name, value)| format!("{name}={}", encode(value)))
             .collect();
         let query = query.join("&");
