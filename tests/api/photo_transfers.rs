@@ -8,7 +8,7 @@ use futures_util::future::{join, join_all};
 use http::{Method, Version};
 use http_body_util::BodyExt;
 use serde_json::json;
-use support::{Backend, TIMEOUT, eventually, noise};
+use support::{Backend, TIMEOUT, eventually, large_black, noise};
 use tokio::net::TcpSocket;
 
 use crate::{
@@ -388,7 +388,7 @@ async fn many_uploads_stay_within_the_memory_budget(backend: Backend) {
     for _ in 0..UPLOADS {
         pets.push(create(&server).await);
     }
-    let image = Bytes::from(noise(SIDE, SIDE, 1));
+    let image = Bytes::from(large_black(SIDE, SIDE));
     assert!(UPLOADS * image.len() > 80 << 20);
     let uploads = pets.iter().map(async |pet| {
         let target = format!("/v1/pets/{pet}/photos");

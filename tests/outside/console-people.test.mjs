@@ -138,7 +138,7 @@ test("an owner lets a person in, who sells an animal, and takes the access away 
   await phone.setViewportSize(PHONE);
   await accept(phone);
   await signedInAs(phone, "Bo");
-  assert.equal(await phone.getByRole("link", { name: "People" }).isVisible(), false);
+  await phone.getByRole("link", { name: "People" }).waitFor({ state: "hidden" });
   // The owner sees that it was accepted, and the link is gone.
   await shown.getByText("Bo has accepted the invitation.").waitFor();
   assert.ok(!(await owner.content()).includes("psk_"));

@@ -101,6 +101,12 @@ pub async fn get_photo(
     let query = ImageQuery::parse(request.query()).map_err(ApiError::InvalidParameter)?;
     let pet_id = pet_id?;
     let id = id?;
+    // No photo has such a digest, whatever the preconditions.
+    if let Some(digest) = &query.digest
+        && PhotoDigest::parse(digest).is_none()
+    {
+        return Err(ApiError::NotFound(NO_SUCH_PHOTO));
+    }
     let response = match query.size {
         PhotoSize::Full => {
             let photo = find(api, pet_id, id).await?;
@@ -160,9 +166,7 @@ fn immutable(mut response: Response, digest: &str) -> Result<Response, ApiError>
         // It is an error.
         return Ok(response);
     };
-    let has_digest =
-        PhotoDigest::parse(digest).is_some() && etag.as_bytes()[1..].starts_with(digest.as_bytes());
-    if !has_digest {
+    if !etag.as_bytes()[1..].starts_with(digest.as_bytes()) {
         return Err(ApiError::NotFound(NO_SUCH_PHOTO));
     }
     let immutable = HeaderValue::from_static("private, max-age=31536000, immutable");

@@ -31,7 +31,7 @@ pub use free_address::free_address;
 pub use golden::Golden;
 pub use identity::{Identity, self_signed};
 pub use object_store::ObjectStore;
-pub use picture::{noise, png_of_size};
+pub use picture::{large_black, noise, png_of_size};
 pub use postgres::Cluster;
 pub use raw_connection::RawConnection;
 pub use receiver::{Receiver, Reply, WebhookRequest};

@@ -9,11 +9,20 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 /// each pixel.
 pub fn noise(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let mut random = SmallRng::seed_from_u64(seed);
+    uncompressed(width, height, || random.random())
+}
+
+/// A black PNG that is as large, and takes less time to decode and to encode as a JPEG.
+pub fn large_black(width: u32, height: u32) -> Vec<u8> {
+    uncompressed(width, height, || 0)
+}
+
+fn uncompressed(width: u32, height: u32, mut next: impl FnMut() -> u8) -> Vec<u8> {
     let mut rows = Vec::new();
     for _ in 0..height {
         // The row is not filtered.
         rows.push(0);
-        rows.extend((0..width * 3).map(|_| random.random::<u8>()));
+        rows.extend((0..width * 3).map(|_| next()));
     }
     let mut pixels = ZlibEncoder::new(Vec::new(), Compression::none());
     pixels.write_all(&rows).unwrap();
