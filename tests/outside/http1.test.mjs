@@ -12,7 +12,7 @@ const python = join(process.env.PYTHON_TOOLS, "python");
 const execute = promisify(execFile);
 
 // `make fuzz` sends more.
-const CASES = "2000";
+const CASES = "1500";
 
 // Set SEED to repeat a run.
 test("the service accepts no request that h11 reads otherwise", async (context) => {
