@@ -1,4 +1,4 @@
-//! HTTP/1.1 on raw sockets: keep-alive, malformed requests, timeouts, limits and drain.
+//! HTTP/1.1 on raw sockets: timeouts, limits and drain.
 
 use std::time::Duration;
 
@@ -20,8 +20,6 @@ use crate::{
 
 support::cases! {
     ALL: [
-        keep_alive_pipelining_and_chunked_bodies_work,
-        malformed_requests_get_an_error_body,
         oversized_heads_get_431,
         idle_connections_time_out,
         slowloris_heads_time_out,
@@ -29,9 +27,6 @@ support::cases! {
         slow_bodies_time_out,
         clients_that_do_not_read_time_out,
         clients_that_read_too_slowly_time_out,
-        a_rejected_upload_still_gets_its_response,
-        half_closed_connections_get_their_response,
-        rejections_after_an_upgrade_are_received,
         shutdown_finishes_responses_in_flight,
     ],
 }
@@ -49,83 +44,6 @@ fn with_short_timeouts(config: &mut ServerConfig) {
         ..Limits::default()
     };
     config.service.api.limits.body_timeout = Duration::from_millis(200);
-}
-
-async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
-    let server = Server::start(backend).await;
-    let mut conn = Connection::open(&server).await;
-    for _ in 0..3 {
-        conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
-            .await;
-        assert_eq!(conn.response(LIST).await.unwrap().status, 200);
-    }
-    // Pipelining: responses come in the order of the requests.
-    let body = r#"{"name":"A","categoryId":1}"#;
-    let create = format!(
-        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let list = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
-    let unauthenticated = "GET /v1/pets HTTP/1.1\r\nHost: x\r\n\r\n";
-    conn.send(&format!("{create}{list}{unauthenticated}{list}"))
-        .await;
-    let mut statuses = Vec::new();
-    for _ in 0..4 {
-        let request = if statuses.is_empty() {
-            "POST /v1/pets"
-        } else {
-            LIST
-        };
-        statuses.push(conn.response(request).await.unwrap().status);
-    }
-    assert_eq!(statuses, [201, 200, 401, 200]);
-    // One byte per write, with a chunked body.
-    let chunked = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\n\
-                   a\r\n{\"name\":\"B\r\n11\r\n\",\"categoryId\":1}\r\n0\r\n\r\n";
-    let key = format!("Authorization: Bearer {}", server.key);
-    for byte in chunked.replace("KEY", &key).bytes() {
-        conn.raw.send([byte]).await;
-    }
-    assert_eq!(
-        conn.response("POST /v1/pets").await.unwrap().json()["name"],
-        "B"
-    );
-    // HTTP/1.0 closes the connection after the response.
-    conn.send("GET /v1/pets HTTP/1.0\r\nKEY\r\n\r\n").await;
-    assert_eq!(conn.last_response("GET /v1/pets").await.status, 200);
-}
-
-async fn malformed_requests_get_an_error_body(backend: Backend) {
-    let server = Server::start(backend).await;
-    for text in [
-        "garbage\r\n\r\n",
-        "\0\0\0\0\0\r\n\r\n",
-        "GET /v1/pets\r\n\r\n",
-        "GET  /v1/pets HTTP/1.1\r\n\r\n",
-        "GET /v1 /pets HTTP/1.1\r\n\r\n",
-        "GET /v1/pets HTTP/1.1\r\nno colon\r\n\r\n",
-        "GET /v1/pets HTTP/1.1\r\nBad Name: x\r\n\r\n",
-        "GET /v1/pets HTTP/1.1\r\nHost: x\0y\r\n\r\n",
-        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: abc\r\n\r\n",
-        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: -1\r\n\r\n",
-        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: gzip\r\n\r\n",
-        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n",
-    ] {
-        let mut conn = Connection::open(&server).await;
-        conn.send(text).await;
-        let response = conn.last_response("GET /").await;
-        response.assert_error(400, "invalid_request");
-    }
-    // Also when pipelined behind a valid request.
-    let mut conn = Connection::open(&server).await;
-    conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\ngarbage\r\n\r\n")
-        .await;
-    assert_eq!(conn.response(LIST).await.unwrap().status, 200);
-    conn.last_response("GET /")
-        .await
-        .assert_error(400, "invalid_request");
-    assert_eq!(server.count_pets().await, 0);
 }
 
 async fn oversized_heads_get_431(backend: Backend) {
@@ -328,62 +246,6 @@ async fn clients_that_do_not_read_time_out(backend: Backend) {
             .expect("the service closes the connection")
             .is_err()
     );
-}
-
-/// A client that sends its whole body before it reads must see the 413, not a TCP
-/// reset: the service lingers and discards the body before it closes.
-async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
-    let server = Server::start(backend).await;
-    for _ in 0..5 {
-        let mut conn = Connection::open(&server).await;
-        conn.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 500000\r\n\r\n")
-            .await;
-        conn.send(&"x".repeat(500_000)).await;
-        let response = conn.last_response("POST /v1/pets").await;
-        response.assert_error(413, "body_too_large");
-    }
-    // With `Expect: 100-continue` the client learns of the error before it sends the body.
-    let mut conn = Connection::open(&server).await;
-    let head = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n";
-    conn.send(head).await;
-    let response = conn.response("POST /v1/pets").await.unwrap();
-    response.assert_error(413, "body_too_large");
-}
-
-/// A client may half-close (FIN) after its request and still read the response.
-async fn half_closed_connections_get_their_response(backend: Backend) {
-    let server = Server::start(backend).await;
-    let body = r#"{"name":"A","categoryId":1}"#;
-    for _ in 0..20 {
-        let mut conn = Connection::open(&server).await;
-        let length = body.len();
-        conn.send(&format!(
-            "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: {length}\r\n\r\n{body}"
-        ))
-        .await;
-        conn.raw.shutdown_write().await;
-        assert_eq!(conn.last_response("POST /v1/pets").await.status, 201);
-    }
-    assert_eq!(server.count_pets().await, 20);
-}
-
-/// The connection is closed gracefully also after a request with `Upgrade`, which is ignored: a
-/// reset would discard the responses.
-async fn rejections_after_an_upgrade_are_received(backend: Backend) {
-    let server = Server::start(backend).await;
-    for _ in 0..20 {
-        let mut conn = Connection::open(&server).await;
-        let upgrade = "GET /console HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\n\r\n";
-        let unread = "x".repeat(10_000);
-        conn.send(&format!(
-            "{upgrade}GET / HTTP/2.0\r\nHost: x\r\n\r\n{unread}"
-        ))
-        .await;
-        assert_eq!(conn.raw.response().await.unwrap().status, 200);
-        assert_eq!(conn.raw.response().await.unwrap().status, 505);
-        let end = conn.raw.stream.read_buf(&mut Vec::new()).await;
-        assert_eq!(end.unwrap(), 0, "the connection is closed gracefully");
-    }
 }
 
 /// Graceful shutdown: a response that is being written when it begins arrives complete.

@@ -11,7 +11,10 @@ use serde_json::json;
 use server::Limits;
 use support::{
     Backend, Response, TIMEOUT, eventually,
-    http2::{EMPTY_SETTINGS, PREFACE},
+    http2::{
+        DATA, EMPTY_SETTINGS, END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, frame, frames,
+        literal_header,
+    },
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -30,6 +33,7 @@ support::cases! {
         oversized_heads_get_431,
         shutdown_does_not_wait_for_unresponsive_clients,
         shutdown_drains_requests_in_flight,
+        authorities_are_checked,
     ],
 }
 
@@ -226,4 +230,82 @@ async fn shutdown_drains_requests_in_flight(backend: Backend) {
     assert_eq!(create.await.unwrap().unwrap().status(), 201);
     stopping.await.unwrap();
     assert!(client.send_request(list).await.is_err());
+}
+
+/// The status and body of the response to a request with these pseudo-headers and
+/// headers on a new HTTP/2 connection; `None` if the stream was reset.
+async fn http2_response(server: &Server, fields: &[(&str, &str)]) -> Option<(u16, String)> {
+    let key = format!("Bearer {}", server.key);
+    let scheme = server.tls.as_ref().map_or("http", |_| "https");
+    let common = [(":method", "GET"), (":scheme", scheme)];
+    let head: Vec<u8> = [&common, fields, &[("authorization", &*key)]]
+        .concat()
+        .iter()
+        .flat_map(|(name, value)| literal_header(name, value))
+        .collect();
+    let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, &head);
+    let mut stream = server.connect(Version::HTTP_2).await;
+    stream
+        .write_all(&[PREFACE, EMPTY_SETTINGS, &request].concat())
+        .await
+        .unwrap();
+    let mut received = Vec::new();
+    let mut status = 0;
+    let mut body = Vec::new();
+    while !frames(&received).any(|(kind, id, _)| id == 1 && kind != HEADERS) {
+        assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "closed");
+    }
+    for (kind, _, payload) in frames(&received).filter(|(_, id, _)| *id == 1) {
+        match kind {
+            // Indexed in HPACK's static table.
+            HEADERS => status = [200, 204, 206, 304, 400, 404, 500][usize::from(payload[0] - 0x88)],
+            DATA => body.extend_from_slice(payload),
+            RST_STREAM => return None,
+            _ => {}
+        }
+    }
+    Some((status, String::from_utf8(body).unwrap()))
+}
+
+async fn authorities_are_checked(backend: Backend) {
+    let server = Server::start(backend).await;
+    let path = (":path", "/v1/pets");
+    let default_port = server.tls.as_ref().map_or("x:80", |_| "x:443");
+    for accepted in [
+        &[path, (":authority", "x")][..],
+        &[path, (":authority", "x:8080"), ("host", "X:8080")],
+        &[path, (":authority", "x"), ("host", default_port)],
+        &[path, ("host", "x")],
+    ] {
+        let (status, body) = http2_response(&server, accepted).await.unwrap();
+        assert_eq!(status, 200, "{accepted:?}: {body}");
+    }
+    for rejected in [
+        &[path][..],
+        &[path, (":authority", "x"), ("host", "y")],
+        &[path, (":authority", "x"), ("host", "x:1")],
+        &[path, (":authority", "x"), ("host", "x"), ("host", "x")],
+        &[path, ("host", "x"), ("host", "x")],
+        &[path, ("host", "a b")],
+        &[path, ("host", "")],
+        &[path, (":authority", "user@x")],
+        &[(":path", "*"), (":authority", "x")],
+    ] {
+        let (status, body) = http2_response(&server, rejected).await.unwrap();
+        assert_eq!(status, 400, "{rejected:?}: {body}");
+        assert!(body.contains(r#""code":"invalid_request""#), "{body}");
+    }
+    // What HTTP/2 itself forbids resets the stream (RFC 9113, section 8.1.1).
+    for malformed in [
+        &[path, (":authority", "x"), ("transfer-encoding", "chunked")][..],
+        &[path, (":authority", "x"), ("connection", "close")],
+        &[(":path", ""), (":authority", "x")],
+        &[path, (":authority", "x"), ("content-length", "5")],
+    ] {
+        assert_eq!(
+            http2_response(&server, malformed).await,
+            None,
+            "{malformed:?}"
+        );
+    }
 }

@@ -44,11 +44,12 @@ mod preconditions;
 mod public_endpoints;
 mod rate_limit;
 mod reports;
+mod rfc9110;
+mod rfc9112;
 mod sales;
 mod search;
 mod settings;
 mod strict_handling;
-mod strictness;
 mod tls;
 mod undo;
 mod update_pet;
@@ -93,11 +94,12 @@ const FILES: &[&[Case]] = &[
     public_endpoints::CASES,
     rate_limit::CASES,
     reports::CASES,
+    rfc9110::CASES,
+    rfc9112::CASES,
     sales::CASES,
     search::CASES,
     settings::CASES,
     strict_handling::CASES,
-    strictness::CASES,
     tls::CASES,
     undo::CASES,
     update_pet::CASES,

@@ -93,6 +93,14 @@ impl RawConnection {
         String::from_utf8(self.received.drain(..length).collect()).unwrap()
     }
 
+    /// Reads so many bytes.
+    pub async fn read_exactly(&mut self, length: usize) -> Vec<u8> {
+        while self.received.len() < length {
+            assert_ne!(self.read().await, 0, "closed before {length} bytes");
+        }
+        self.received.drain(..length).collect()
+    }
+
     /// Reads until the service closes the connection.
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         let read = timeout(TIMEOUT, self.stream.read_to_end(&mut self.received)).await;
