@@ -331,6 +331,42 @@ fn links_and_source_paths_exist() {
     }
 }
 
+/// Every script that a recipe of the Makefile runs exists.
+#[test]
+fn scripts_of_the_makefile_exist() {
+    let makefile = std::fs::read_to_string("Makefile").unwrap();
+    let mut makefile = makefile.replace("\\\n", " ");
+    let variables: Vec<_> = makefile
+        .lines()
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, value)| (format!("$({name})"), value.to_string()))
+        .collect();
+    for (reference, value) in variables {
+        makefile = makefile.replace(&reference, &value);
+    }
+    let mut found = 0;
+    for recipe in makefile.lines().filter(|line| line.starts_with('\t')) {
+        let folder = recipe
+            .split_once("cd ")
+            .and_then(|(_, rest)| rest.split_whitespace().next());
+        let folder = Path::new(folder.unwrap_or_default());
+        for word in recipe.split(|at: char| at.is_whitespace() || "=;()\"".contains(at)) {
+            let is_script = match Path::new(word).extension() {
+                Some(extension) => extension == "mjs" || extension == "py",
+                None => ["bench/", "deploy/", "fuzz/", "tests/"]
+                    .iter()
+                    .any(|root| word.starts_with(root)),
+            };
+            if is_script && !word.contains("node_modules") && !word.contains('*') {
+                let exists = Path::new(word).exists() || folder.join(word).exists();
+                assert!(exists, "the Makefile names {word}:{recipe}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 10, "only {found} scripts were found");
+}
+
 /// The anchor of a heading.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
