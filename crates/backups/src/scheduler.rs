@@ -284,7 +284,7 @@ impl Backups {
         // The oldest of this store, beyond the number to keep with the new one.
         let excess = (own.len() + 1).saturating_sub(self.config.keep);
         for old in own.iter().take(excess).filter(|old| **old != made) {
-            // Credentials that may not delete protect the backups from whoever takes them over.
+            // Credentials without that permission protect the backups from an attacker.
             if let Err(error) = bucket.delete(&old.name).await {
                 tracing::warn!(file = %old.name, %error, "old backup not deleted");
                 break;
