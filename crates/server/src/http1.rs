@@ -243,15 +243,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
         if self.is_new && awaited == Awaited::FirstByte {
             return;
         }
+        self.receiver().release_memory();
         let since = self.first_byte_at.take().unwrap_or_else(Instant::now);
         let limit = match awaited {
             Awaited::FirstByte => {
-                self.receiver().release_memory();
                 self.activity().mark_idle(since);
                 self.limits.idle_timeout
             }
             Awaited::RestOfHead | Awaited::RestOfBody => {
-                self.receiver().release_memory();
                 self.activity().mark_receiving(since);
                 self.limits.head_timeout
             }
@@ -357,11 +356,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             return Ok(());
         }
         let slot = self.slot;
-        tokio::select! {
-            biased;
-            sent = self.stream().write_all(rest) => Ok(sent?),
-            () = slot.aborted() => Err(End::Abort),
-        }
+        unless_aborted(slot, async { Ok(self.stream().write_all(rest).await?) }).await
     }
 
     /// Sends a response whose body is in memory.
@@ -398,13 +393,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
                 stream.write_all(&head).await?;
                 stream.write_all(&body).await?;
             }
-            stream.flush().await
+            Ok(stream.flush().await?)
         };
-        tokio::select! {
-            biased;
-            sent = sent => Ok(sent?),
-            () = slot.aborted() => Err(End::Abort),
-        }
+        unless_aborted(slot, sent).await
     }
 
     /// Sends a response whose body is read in parts.
@@ -431,11 +422,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             }
             Ok(stream.flush().await?)
         };
-        tokio::select! {
-            biased;
-            sent = sent => sent,
-            () = slot.aborted() => Err(End::Abort),
-        }
+        unless_aborted(slot, sent).await
     }
 
     /// Sends a response that is a stream, which ends the connection. It ends when the stream
@@ -520,6 +507,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'a, S> {
             () = self.stream().close(lingers) => {}
             () = slot.evicted() => {}
         }
+    }
+}
+
+/// Sends something, unless the connection must close before that is done.
+async fn unless_aborted(
+    slot: &Slot,
+    sent: impl Future<Output = Result<(), End>>,
+) -> Result<(), End> {
+    tokio::select! {
+        biased;
+        sent = sent => sent,
+        () = slot.aborted() => Err(End::Abort),
     }
 }
 

@@ -50,12 +50,7 @@ pub fn newest(path: &Path) -> Result<PathBuf, Box<dyn Error>> {
         let file = shell_quote(&file.to_string_lossy());
         format!(", such as `petstore restore {file}`")
     });
-    Err(format!(
-        "{} is damaged: it is not what was written; the store was not changed, restore another \
-         backup{next}",
-        escape_path(&folder.file(name))
-    )
-    .into())
+    Err(damaged(&folder.file(name), &next).into())
 }
 
 /// Fails if the name of a file tells that it is a backup with another content.
@@ -67,13 +62,20 @@ pub fn check_by_name(file: &Path) -> Result<(), String> {
     };
     // A file that cannot be read is reported when it is restored.
     match Folder::new(folder).is_intact(&name, |_| true) {
-        Ok(false) => Err(format!(
-            "{} is damaged: it is not what was written; the store was not changed, restore \
-             another backup, or give this one another name to restore it nevertheless",
-            escape_path(file)
+        Ok(false) => Err(damaged(
+            file,
+            ", or give this one another name to restore it nevertheless",
         )),
         Ok(true) | Err(_) => Ok(()),
     }
+}
+
+fn damaged(file: &Path, advice: &str) -> String {
+    let shown = escape_path(file);
+    format!(
+        "{shown} is damaged: it is not what was written; the store was not changed, restore \
+         another backup{advice}"
+    )
 }
 
 /// Returns the newest of the backups in `place`, which must be those of one store.
