@@ -23,9 +23,9 @@ test("counts that could not be loaded appear when the connection is back", async
   await page.row("Biscuit").waitFor();
   await page.getByRole("button", { name: "– all" }).waitFor();
   await page.unrouteAll();
-  await page.context().setOffline(true);
+  await page.goOffline();
   await offline(page).waitFor();
-  await page.context().setOffline(false);
+  await page.goOnline();
   await page.getByRole("button", { name: "2 all" }).waitFor();
   await page.getByRole("button", { name: "1 pending" }).waitFor();
   assert.deepEqual(page.problems(LOST), []);

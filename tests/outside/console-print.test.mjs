@@ -167,7 +167,7 @@ test("a card says what it lacks, and has the shop as it is now", async () => {
     assert.match(await onPaper(page, (papers) => papers.innerText()), /^Happier Paws\s/);
     await close(page);
     // Without a connection, it is the one from before.
-    await page.context().setOffline(true);
+    await page.goOffline();
     await page.getByText(/^No connection/).waitFor();
     await print.click();
     assert.match(await onPaper(page, (papers) => papers.innerText()), /^Happier Paws\s/);

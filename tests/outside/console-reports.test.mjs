@@ -522,14 +522,14 @@ test("a report that cannot be loaded says why, and is loaded when the connection
   // What was shown before is shown without a connection, too.
   await visit(page, "#/reports?period=last-year");
   await reported(page, "2024");
-  await page.context().setOffline(true);
+  await page.goOffline();
   await page.getByText(/^No connection/).waitFor();
   await page.button("This month").click();
   await reported(page, "March 2025");
   await region(page, "By category").getByText("Dogs").waitFor();
   await page.button("Today").click();
   await page.getByText("The connection to the service was lost.").waitFor();
-  await page.context().setOffline(false);
+  await page.goOnline();
   await reported(page, "18 March 2025");
   assert.deepEqual(page.problems(LOST), []);
   await page.leave();

@@ -64,13 +64,13 @@ test("orders are completed, cancelled and returned, and follow what others do", 
 
   // Another person is faster.
   const page2 = await open("orders");
-  await page.context().setOffline(true);
+  await page.goOffline();
   await page.getByText("No connection.").waitFor();
   await page.isAccessible();
   assert.ok(await page.row("Moss").getByRole("button", { name: "Complete" }).isDisabled());
   await call("POST", `store/orders/${moss.id}/cancel`);
   await page2.row("Moss").waitFor({ state: "detached" });
-  await page.context().setOffline(false);
+  await page.goOnline();
   await page.row("Moss").waitFor({ state: "detached" });
 
   await page.button("Completed").click();

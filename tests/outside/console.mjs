@@ -50,6 +50,14 @@ export async function openConsole(browser, address, key, { width = 1440, height 
   await page.goto(`${address}/console${key ? `#key=${key}` : ""}`);
   const tools = {
     leave: () => context.close(),
+    // The browser says that it is offline before its requests fail, and keeps a stream that the page opens in between: it
+    // says so again.
+    async goOffline() {
+      await context.setOffline(true);
+      await page.waitForFunction(() => fetch(location.href, { cache: "no-store" }).then(() => false, () => true));
+      await page.evaluate(() => dispatchEvent(new Event("offline")));
+    },
+    goOnline: () => context.setOffline(false),
     // Without those that a test expects. The browser logs each error response.
     problems: (expected) => problems.filter((text) => !expected?.test(text)),
     row: (name) => page.getByRole("row").filter({ has: page.getByRole("link", { name, exact: true }) }),
