@@ -88,12 +88,18 @@ impl Report {
         self.add(Level::Problem, message, Some(advice.into()));
     }
 
-    /// Adds a problem whose message ends with the advice.
-    fn advised_problem(&mut self, message: &str) {
-        match message.split_once("; ") {
-            Some((message, advice)) => self.problem(message, advice),
-            None => self.add(Level::Problem, message, None),
-        }
+    /// Adds a finding whose message ends with the advice.
+    fn advised(&mut self, level: Level, message: &str) {
+        let (message, advice) = split_advice(message);
+        self.add(level, message, advice);
+    }
+}
+
+/// Divides the message of an error from the advice at its end.
+fn split_advice(message: &str) -> (&str, Option<String>) {
+    match message.split_once("; ") {
+        Some((message, advice)) => (message, Some(advice.into())),
+        None => (message, None),
     }
 }
 
@@ -139,7 +145,7 @@ impl Doctor {
                 process = FileProcess::find(&inspection.details).await;
                 store = Some(inspection);
             }
-            Err(error) => report.advised_problem(&error.to_string()),
+            Err(error) => report.advised(Level::Problem, &error.to_string()),
         }
         checks::clock(report.on("clock"), store.as_ref());
         checks::disk(report.on("disk"), &target);

@@ -15,7 +15,7 @@ use super::{
     CommandResult, Database, Interrupt, copy_progress, counted, escape_path, shell_quote, status,
 };
 use backups::S3Url;
-use store::{DatabaseUrl, RestoreSummary, explain, restore};
+use store::{DatabaseUrl, RestoreSummary, explain, require_closed, restore};
 use system::atomic_file::AtomicFile;
 
 #[derive(Args)]
@@ -23,8 +23,9 @@ pub struct Restore {
     /// Backup to restore, which is only read, or - for standard input.
     ///
     /// Of a folder or a bucket (s3://BUCKET/PREFIX) with backups that `petstore serve` has made,
-    /// the newest one is restored; add its name to restore another. Standard input and objects of
-    /// a bucket are first copied to a file beside the store.
+    /// the newest one of this store is restored; add its name to restore another. Standard input
+    /// and objects of a bucket are first copied to a file beside the store. For a bucket, set
+    /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION or AWS_ENDPOINT_URL.
     #[arg(value_name = "BACKUP")]
     file: PathBuf,
     /// List the backups in a folder or a bucket, the newest first, and restore none.
@@ -65,12 +66,7 @@ impl Restore {
                 status!("Verifying the copy");
             }
         });
-        let options = self.database.options();
-        let RestoreSummary {
-            store,
-            kept,
-            content,
-        } = restored.map_err(|error| {
+        let summary = restored.map_err(|error| {
             // The name of the copy means nothing to the operator.
             let copy = spooled
                 .as_ref()
@@ -79,32 +75,42 @@ impl Restore {
                 error.to_string().replace(&copy, &name)
             })
         })?;
-        status!("Restored {}.", escape_path(&store));
-        match content {
-            Some(content) => {
-                let counted = |count: i64, noun| counted(count.unsigned_abs(), noun);
-                let pets = counted(content.pets, "animal");
-                let orders = counted(content.orders, "order");
-                let keys = counted(content.api_keys, "API key");
-                status!("  It contains {pets}, {orders} and {keys}.");
-                if let Some(last_change) = content.last_change {
-                    status!("  The last change in it is from {last_change:.0}.");
-                }
-            }
-            None => status!("  It is from an older petstore; `petstore serve` upgrades it."),
-        }
-        if let Some(kept) = kept {
-            let file = shell_quote(&kept.to_string_lossy());
-            status!("  The store that was there is {} now.", escape_path(&kept));
-            status!("  To undo this, run `petstore restore {file}{options}`.");
-            status!("  Delete that file when you no longer need it.");
-        }
-        status!("Next:");
-        status!("  Start the service. Clients and webhooks notice that the event log is older.");
-        status!("  Run `petstore keys list{options}`:");
-        status!("  keys that were revoked after the backup are valid again.");
+        report(summary, &self.database.options());
         Ok(())
     }
+}
+
+/// Says what was restored, and what to do next. `options` name the database.
+fn report(summary: RestoreSummary, options: &str) {
+    let RestoreSummary {
+        store,
+        kept,
+        content,
+    } = summary;
+    status!("Restored {}.", escape_path(&store));
+    match content {
+        Some(content) => {
+            let counted = |count: i64, noun| counted(count.unsigned_abs(), noun);
+            let pets = counted(content.pets, "animal");
+            let orders = counted(content.orders, "order");
+            let keys = counted(content.api_keys, "API key");
+            status!("  It contains {pets}, {orders} and {keys}.");
+            if let Some(last_change) = content.last_change {
+                status!("  The last change in it is from {last_change:.0}.");
+            }
+        }
+        None => status!("  It is from an older petstore; `petstore serve` upgrades it."),
+    }
+    if let Some(kept) = kept {
+        let file = shell_quote(&kept.to_string_lossy());
+        status!("  The store that was there is {} now.", escape_path(&kept));
+        status!("  To undo this, run `petstore restore {file}{options}`.");
+        status!("  Delete that file when you no longer need it.");
+    }
+    status!("Next:");
+    status!("  Start the service. Clients and webhooks notice that the event log is older.");
+    status!("  Run `petstore keys list{options}`:");
+    status!("  keys that were revoked after the backup are valid again.");
 }
 
 /// A backup to restore.
@@ -127,6 +133,8 @@ impl Restore {
     }
 
     fn source(&self, store: &Path, interrupt: &Interrupt) -> Result<Source, Box<dyn Error>> {
+        // Before a download, which takes long.
+        require_closed(store)?;
         if let Some(url) = self.bucket()? {
             let bar = interrupt.progress_bar("MiB");
             let (spooled, name) = backup_bucket::download(url, store, &bar)?;
@@ -144,7 +152,7 @@ impl Restore {
             });
         }
         let file = if self.file.is_dir() {
-            backup_folder::newest(&self.file)?
+            backup_folder::newest(&self.file, store)?
         } else {
             backup_folder::check_by_name(&self.file)?;
             self.file.clone()

@@ -14,7 +14,10 @@ use rusqlite::Connection;
 use serde_json::Value;
 use support::{Cluster, CommandResult, Identity, free_address};
 
-use crate::harness::{Home, PETSTORE, Service};
+use crate::{
+    faketime,
+    harness::{Home, PETSTORE, Service},
+};
 
 fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> CommandResult {
     let mut command = home.command(PETSTORE);
@@ -25,6 +28,12 @@ fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> CommandResult {
         .args(["--packaged-settings", "petstore.env"])
         .args(options);
     CommandResult::of(&mut command)
+}
+
+/// Starts a service with everything that doctor looks for.
+fn serve(home: &Home) -> Service {
+    let mut command = home.serve_command();
+    Service::start(command.args(["--backup-dir", "backups"]))
 }
 
 /// The lines of the report with a level.
@@ -84,10 +93,12 @@ fn set_mode(file: &Path, mode: u32) {
 fn a_healthy_service_is_fine() {
     let home = Home::new();
     home.new_key();
-    let service = home.serve();
+    let service = serve(&home);
     let report = doctor(&home, service.address, &[]);
     assert_fine(&report);
-    let checks = ["store", "keys", "clock", "disk", "port", "imports"];
+    let checks = [
+        "store", "keys", "clock", "disk", "port", "imports", "backups",
+    ];
     let found = report
         .stdout
         .lines()
@@ -181,7 +192,7 @@ fn stores_that_cannot_be_used_are_problems_and_never_created() {
 fn what_is_wrong_with_a_store_is_reported() {
     let home = Home::new();
     home.new_key();
-    let service = home.serve();
+    let service = serve(&home);
     let execute = |sql: &str| {
         let db = Connection::open(home.database()).unwrap();
         db.execute_batch(sql).unwrap();
@@ -292,11 +303,12 @@ fn certificates_are_checked() {
     set_mode(&files.key, 0o600);
     let options = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
     let mut serve = home.serve_command();
-    let service = Service::start(
-        serve
-            .args(options)
-            .args(["--metrics-listen", "127.0.0.1:0"]),
-    );
+    let service = Service::start(serve.args(options).args([
+        "--metrics-listen",
+        "127.0.0.1:0",
+        "--backup-dir",
+        "backups",
+    ]));
     let check = || doctor(&home, service.address, &options);
     assert_fine(&check());
     let report = doctor(&home, service.address, &[]);
@@ -393,7 +405,7 @@ fn the_settings_of_the_packaged_service_are_used(home: &Home, service: &Service)
 fn mistakes_in_settings_are_reported() {
     let home = Home::new();
     home.new_key();
-    let service = home.serve();
+    let service = serve(&home);
     let settings = home.path("petstore.env");
     let write = |text: &str| {
         fs::write(&settings, text).unwrap();
@@ -459,8 +471,10 @@ fn a_store_on_postgres_is_checked() {
     let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
     assert_eq!(cluster.psql(&empty, tables).trim(), "0");
 
-    let mut off = home.command("faketime");
-    off.args(["-f", "+1h", PETSTORE, "doctor", "--database", &home.url()]);
+    let mut off = home.command(PETSTORE);
+    off.env("LD_PRELOAD", &*faketime::LIBRARY)
+        .env("FAKETIME", "+1h");
+    off.args(["doctor", "--database", &home.url()]);
     off.args([
         "--listen",
         &service.address.to_string(),

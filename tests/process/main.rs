@@ -22,6 +22,7 @@ mod doctor;
 mod durability;
 mod event_log;
 mod events_cli;
+mod faketime;
 mod first_start;
 mod granting_access;
 mod harness;

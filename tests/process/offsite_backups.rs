@@ -1,6 +1,16 @@
 //! Backups in a bucket, and restoring them from there.
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
 
 use rusqlite::Connection;
 use serde_json::Value;
@@ -126,6 +136,7 @@ fn backups_are_kept_in_a_bucket_and_restored_from_it() {
     large_backups_are_uploaded_in_parts(&Shop::new(&objects, "large"));
     old_backups_are_deleted(&Shop::new(&objects, "old"));
     failures_name_no_secret(&Shop::new(&objects, "denied"));
+    an_upload_counts_once_it_was_read_back(&Shop::new(&objects, "unread"));
 }
 
 fn backups_are_listed_verified_and_restored(shop: &Shop) {
@@ -231,9 +242,8 @@ fn old_backups_are_deleted(shop: &Shop) {
     command.args(["--listen", &service.address.to_string()]);
     command.args(["--packaged-settings", "none", "--backup-to", &shop.url()]);
     let report = CommandResult::of(&mut command);
-    let found = format!("the newest backup in {} is ", shop.url());
+    let found = format!("2 backups in {}; the newest is ", shop.url());
     assert!(report.stdout.contains(&found), "{report:?}");
-    assert!(report.stdout.contains("; 2 backups there"), "{report:?}");
     service.stop();
 }
 
@@ -260,7 +270,79 @@ fn failures_name_no_secret(shop: &Shop) {
     let missing = CommandResult::of(command.env_remove("AWS_SECRET_ACCESS_KEY"));
     missing.assert_fails(1, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     let absent = shop.petstore(&["restore", "--list", "s3://absent-bucket/x"]);
+    absent.assert_fails(1, "s3://absent-bucket/x: ");
     absent.assert_fails(1, "NoSuchBucket");
+}
+
+/// Credentials may allow to write objects, but not to read them.
+fn an_upload_counts_once_it_was_read_back(shop: &Shop) {
+    let denies = Arc::new(AtomicBool::new(true));
+    let endpoint = deny_reads(shop.objects.address(), denies.clone());
+    let serve = || {
+        let mut command = shop.serve_command(&["--metrics-listen", "127.0.0.1:0"]);
+        Service::start(command.env("AWS_ENDPOINT_URL_S3", &endpoint))
+    };
+    // Neither the attempt that has uploaded it counts it, nor the next one, after a restart.
+    for _ in 0..2 {
+        let service = serve();
+        let failed = service.event("off-site backup failed");
+        let error = failed["error"].as_str().unwrap();
+        assert!(error.contains("AccessDenied"), "{error}");
+        let metrics = metrics(&service);
+        assert!(!metrics.contains("petstore_backup_newest_timestamp_seconds{"));
+        assert_eq!(shop.list().len(), 1);
+        service.stop();
+    }
+    denies.store(false, Relaxed);
+    let service = serve();
+    wait_for("the object to count", || {
+        let metrics = metrics(&service);
+        let counts = metrics.contains("petstore_backup_newest_timestamp_seconds{");
+        counts.then_some(())
+    });
+    assert_eq!(shop.list().len(), 1);
+    service.stop();
+}
+
+fn metrics(service: &Service) -> String {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(service.metrics()).text()
+}
+
+/// Starts a proxy to a service that rejects to read backups. Returns its address.
+fn deny_reads(service: SocketAddr, denies: Arc<AtomicBool>) -> String {
+    const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 40\r\n\r\n\
+                            <Error><Code>AccessDenied</Code></Error>";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let forward = move |mut client: TcpStream| {
+        let mut server = TcpStream::connect(service).unwrap();
+        let mut responses = server.try_clone().unwrap();
+        let mut back = client.try_clone().unwrap();
+        thread::spawn(move || io::copy(&mut responses, &mut back));
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(length @ 1..) = client.read(&mut buffer) {
+            let request = &buffer[..length];
+            // A head arrives at once.
+            let head = String::from_utf8_lossy(request);
+            let target = head
+                .strip_prefix("GET ")
+                .and_then(|it| it.split(' ').next());
+            if denies.load(Relaxed) && target.is_some_and(|it| it.contains("/petstore-2")) {
+                let _ = client.write_all(DENIED);
+                let _ = client.shutdown(Shutdown::Both);
+            } else if server.write_all(request).is_err() {
+                break;
+            }
+        }
+    };
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let forward = forward.clone();
+            thread::spawn(move || forward(client.unwrap()));
+        }
+    });
+    format!("http://{address}")
 }
 
 /// The upload is interrupted by the service that is stopped, which does not wait for it.
@@ -271,7 +353,7 @@ fn a_service_that_is_stopped_waits_for_no_upload() {
     let shop = Shop::new(&objects, "stopped");
     shop.grow();
     // It accepts connections, and then nothing.
-    let stuck = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let stuck = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", stuck.local_addr().unwrap());
     let mut command = shop.serve_command(&["--backup-dir", "backups"]);
     let service = Service::start(command.env("AWS_ENDPOINT_URL_S3", endpoint));

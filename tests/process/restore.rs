@@ -182,7 +182,10 @@ fn what_is_not_a_sound_backup_is_refused() {
         ("empty.db", "is not a petstore database"),
         ("other.db", "is not a petstore database"),
         ("newer.db", "newer petstore (schema 999"),
-        ("folder", "there is no backup of `petstore serve` in folder"),
+        (
+            "folder",
+            "folder has no backup that `petstore serve` has made",
+        ),
         ("none.db", "there is no file none.db"),
         ("petstore.db", "is the store itself"),
         ("link.db", "is the store itself"),

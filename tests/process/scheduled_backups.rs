@@ -300,7 +300,7 @@ async fn a_failed_backup_is_repeated_and_reported_once() {
     let report = doctor(&home, &service, &["--metrics-listen", &metrics]);
     let line = finding(&report);
     assert!(line.starts_with("warning"), "{line}");
-    assert!(line.contains("in a row failed: the copy failed"), "{line}");
+    assert!(line.contains("failed: the copy failed"), "{line}");
     service.stop();
     assert!(!names(&home).iter().any(|name| name.contains("partial")));
 }
@@ -321,7 +321,7 @@ fn doctor_finds_backups_that_are_late_or_damaged() {
     fs::rename(file(&name), file(&old)).unwrap();
     let line = finding(&doctor(&home, &service, &[]));
     assert!(
-        line.starts_with("warning") && line.contains("days old"),
+        line.starts_with("warning") && line.contains(" days old"),
         "{line}"
     );
     let line = finding(&doctor(&home, &service, &["--backup-every", "2d"]));
@@ -399,7 +399,9 @@ fn the_newest_backup_in_a_folder_is_listed_and_restored() {
         let cell = |line: &std::str::SplitWhitespace| line.clone().nth(column).unwrap().to_string();
         lines.iter().map(cell).collect()
     };
-    assert_eq!(column(3), ["BACKUP", &newest, &older]);
+    assert_eq!(column(4), ["BACKUP", &newest, &older]);
+    let store = newest.split('-').nth(3).unwrap();
+    assert_eq!(column(3), ["STORE", store, store]);
     assert_eq!(column(2), ["ANIMALS", "2", "1"]);
     assert_eq!(column(0)[2], "2020-01-01T00:00:00Z");
 
@@ -421,11 +423,186 @@ fn the_newest_backup_in_a_folder_is_listed_and_restored() {
     let by_name = restore(&format!("backups/{newest}"));
     by_name.assert_fails(1, "give this one another name");
     assert!(names().contains("Rex"));
-    let other = older.replace(older.split('-').nth(3).unwrap(), "00000000000000aa");
-    fs::write(file(&other), "").unwrap();
-    restore("backups").assert_fails(1, "backups of several stores");
     fs::create_dir(home.path("empty")).unwrap();
-    restore("empty").assert_fails(1, "there is no backup of `petstore serve` in empty");
+    restore("empty").assert_fails(1, "empty has no backup that `petstore serve` has made");
+    let file = home.petstore(&["restore", "--list", "petstore.db"]);
+    file.assert_fails(1, "it is a file; name a folder or a bucket");
     let none = home.petstore(&["restore", "--list", "empty"]).success();
     assert_eq!(none.stdout, "");
+}
+
+/// Without a name, the backup of the store that is replaced is meant.
+#[test]
+fn of_several_stores_the_own_backup_is_restored() {
+    let home = Home::new();
+    home.new_key();
+    serve(&home, &[]).event("backup complete");
+    let made = backups(&home)[0].clone();
+    let file = |name: &str| home.path("backups").join(name);
+    let own = with_time(&made, "20200101T000000Z");
+    fs::rename(file(&made), file(&own)).unwrap();
+    let store = made.split('-').nth(3).unwrap();
+    for other in ["00000000000000aa", "00000000000000bb"] {
+        fs::write(file(&made.replace(store, other)), "").unwrap();
+    }
+    let restore = |database: &str| home.petstore(&["restore", "backups", "--database", database]);
+    let restored = restore(&home.url()).success();
+    assert!(restored.stderr.contains(&own), "{restored:?}");
+    restore("sqlite:new.db").assert_fails(1, "several stores, but none of this one");
+    // Nothing is read before it is known that the store can be replaced.
+    let service = home.serve();
+    let refused = restore(&home.url());
+    refused.assert_fails(1, "is in use by another petstore process");
+    assert!(!refused.stderr.contains("Reading"), "{refused:?}");
+    service.stop();
+}
+
+/// A clock that was fast leaves backups that are not the newest, and that take no place.
+#[test]
+fn backups_from_the_future_do_not_count() {
+    let home = Home::new();
+    home.new_key();
+    let service = serve(&home, &["--backup-keep", "2"]);
+    service.event("backup complete");
+    let made = backups(&home)[0].clone();
+    let file = |name: &str| home.path("backups").join(name);
+    let future = ["29990101T000000Z", "29990102T000000Z"].map(|time| with_time(&made, time));
+    for name in &future {
+        fs::copy(file(&made), file(name)).unwrap();
+    }
+    let report = doctor(&home, &service, &[]);
+    let line = finding(&report);
+    assert!(
+        line.contains("2 backups in backups with a time in the future"),
+        "{report:?}"
+    );
+    assert!(
+        report
+            .stdout
+            .contains("1 backup in backups, on the disk of the store; the newest is")
+    );
+    service.stop();
+    let restored = home.petstore(&["restore", "backups", "--database", &home.url()]);
+    restored.assert_fails(1, "is from the future");
+    home.petstore(&[
+        "restore",
+        &format!("backups/{}", future[0]),
+        "--database",
+        &home.url(),
+    ])
+    .success();
+
+    let old = with_time(&made, "20200101T000000Z");
+    fs::rename(file(&made), file(&old)).unwrap();
+    let service = serve(&home, &["--backup-keep", "2"]);
+    let made = service.event("backup complete")["file"].clone();
+    service.stop();
+    assert_eq!(
+        backups(&home),
+        [&*old, made.as_str().unwrap(), &future[0], &future[1]]
+    );
+}
+
+/// The disk of the folder may not be mounted any more: a folder in its place would fill another.
+#[test]
+fn a_folder_that_is_gone_is_not_created_again() {
+    let home = Home::new();
+    home.new_key();
+    let service = serve(&home, &["--backup-every", "1s"]);
+    service.event("backup complete");
+    fs::rename(home.path("backups"), home.path("gone")).unwrap();
+    let failed = service.event("backup failed");
+    let error = failed["error"].as_str().unwrap();
+    assert!(error.starts_with("cannot use backups: "), "{error}");
+    assert!(!home.path("backups").exists());
+    fs::rename(home.path("gone"), home.path("backups")).unwrap();
+    service.event("backup recovered");
+    service.stop();
+}
+
+/// A bucket that does not respond delays no backup in the folder.
+#[test]
+fn a_bucket_that_hangs_delays_no_other_backup() {
+    let home = Home::new();
+    home.new_key();
+    // It accepts connections, and then nothing.
+    let stuck = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = home.serve_command();
+    command.args(["--backup-dir", "backups", "--backup-every", "1s"]);
+    command.args(["--backup-to", "s3://bucket"]);
+    for (name, value) in [
+        (
+            "AWS_ENDPOINT_URL",
+            &*format!("http://{}", stuck.local_addr().unwrap()),
+        ),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ] {
+        command.env(name, value);
+    }
+    let service = Service::start(&mut command);
+    let (_connection, _) = stuck.accept().unwrap();
+    let before = backups(&home).len();
+    wait_for_backups(&home, before + 2);
+    service.stop();
+}
+
+/// Such a backup is as good as the store, but a person has to know before it is needed.
+#[test]
+fn a_backup_that_restore_refuses_is_reported() {
+    let home = Home::new();
+    home.new_key();
+    let db = rusqlite::Connection::open(home.database()).unwrap();
+    db.execute_batch("CREATE TABLE notes (a)").unwrap();
+    drop(db);
+    let service = serve(&home, &[]);
+    let reported = service.event("backup has parts that restore refuses");
+    assert_eq!(reported["objects"], json!("table \"notes\""));
+    service.event("backup complete");
+    service.stop();
+    let refused = home.petstore(&["restore", "backups", "--database", &home.url()]);
+    refused.assert_fails(1, "table \"notes\"");
+}
+
+/// Without its options, doctor says what the service says.
+#[test]
+fn doctor_asks_the_service_about_backups() {
+    let home = Home::new();
+    home.new_key();
+    let doctor = |service: &Service| {
+        let mut command = home.command(PETSTORE);
+        command.args([
+            "doctor",
+            "--database",
+            &home.url(),
+            "--packaged-settings",
+            "none",
+        ]);
+        command.args(["--listen", &service.address.to_string()]);
+        finding(&CommandResult::of(&mut command))
+    };
+    let service = home.serve();
+    let line = doctor(&service);
+    assert!(
+        line.starts_with("warning") && line.contains("takes no backups"),
+        "{line}"
+    );
+    service.stop();
+    let service = serve(&home, &[]);
+    wait_for("the backup", || {
+        let line = doctor(&service);
+        (line.starts_with("ok") && line.contains("newest backup in the service's folder"))
+            .then_some(())
+    });
+    service.stop();
+    fs::rename(home.path("backups"), home.path("moved")).unwrap();
+    fs::write(home.path("backups"), "").unwrap();
+    let service = serve(&home, &[]);
+    service.event("backup failed");
+    let line = doctor(&service);
+    assert!(
+        line.starts_with("warning") && line.contains("the last attempt failed"),
+        "{line}"
+    );
+    service.stop();
 }

@@ -1,6 +1,11 @@
-//! The times of the next backup, without I/O.
+//! The times of the next backup.
+
+use std::{future::pending, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::sleep;
+
+use super::folder::BackupFile;
 
 /// The delay before the first repetition of a failed backup. Each further one is twice as long.
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(60);
@@ -8,6 +13,9 @@ const MAX_RETRY: SignedDuration = SignedDuration::from_hours(1);
 
 /// A backup may be this much newer than the clock, which was set in the meantime.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// The longest sleep: the clock may be set, and a suspended machine does not count the time.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// The schedule of one destination.
 #[derive(Debug, Clone)]
@@ -28,13 +36,32 @@ impl Schedule {
         }
     }
 
+    /// Waits until the next attempt.
+    pub async fn wait(&self) {
+        while let Some(at) = self.next(Timestamp::now())
+            && sleep_towards(at).await
+        {}
+    }
+
+    /// Waits until a failed attempt is to be repeated.
+    pub async fn wait_for_retry(&self) {
+        while let Some(at) = self.retry(Timestamp::now()) {
+            if !sleep_towards(at).await {
+                return;
+            }
+        }
+        pending().await
+    }
+
     /// Returns the time of the next attempt. `None` means at once.
-    pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
+    fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        self.retry(now).or_else(|| self.after_anchor(now))
+    }
+
+    fn retry(&self, now: Timestamp) -> Option<Timestamp> {
         // A time farther away was computed with a wrong clock.
-        let retry_at = self
-            .retry_at
-            .filter(|at| at.duration_since(now) <= MAX_RETRY);
-        retry_at.or_else(|| self.after_anchor(now))
+        self.retry_at
+            .filter(|at| at.duration_since(now) <= MAX_RETRY)
     }
 
     fn after_anchor(&self, now: Timestamp) -> Option<Timestamp> {
@@ -43,12 +70,9 @@ impl Schedule {
     }
 
     /// Returns true if the next backup is due, with the newest one from this time.
-    pub fn is_due(&self, newest: Option<Timestamp>, now: Timestamp) -> bool {
-        let due = match (self.after_anchor(now), newest) {
-            (Some(due), Some(_)) => Some(due),
-            (None, Some(newest)) => newest.checked_add(self.every).ok(),
-            (_, None) => None,
-        };
+    pub fn is_due(&self, newest: Timestamp, now: Timestamp) -> bool {
+        let due = self.after_anchor(now);
+        let due = due.or_else(|| newest.checked_add(self.every).ok());
         due.is_none_or(|due| due <= now)
     }
 
@@ -81,9 +105,23 @@ impl Schedule {
     }
 }
 
-/// Returns true if a backup is from the past. One from the future was made with a wrong clock, and
-/// says nothing about the schedule.
-pub fn is_past(time: Timestamp, now: Timestamp) -> bool {
+/// Sleeps until a time, or for a part of the time until then. Returns false if it has come.
+async fn sleep_towards(at: Timestamp) -> bool {
+    let left = Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
+    sleep(left.min(MAX_SLEEP)).await;
+    !left.is_zero()
+}
+
+/// Returns the backups that are from the past, in their order. One from the future was made with
+/// a wrong clock: it says nothing about the schedule, and is not the newest.
+pub fn past(
+    backups: &[BackupFile],
+    now: Timestamp,
+) -> impl DoubleEndedIterator<Item = &BackupFile> {
+    backups.iter().filter(move |it| is_past(it.name.time, now))
+}
+
+fn is_past(time: Timestamp, now: Timestamp) -> bool {
     time.duration_since(now) <= CLOCK_TOLERANCE
 }
 
@@ -101,9 +139,8 @@ mod tests {
     fn the_newest_backup_decides_at_the_start() {
         let schedule = Schedule::new(DAY);
         assert_eq!(schedule.next(at(0)), None);
-        assert!(schedule.is_due(None, at(0)));
-        assert!(!schedule.is_due(Some(at(0)), at(86_399)));
-        assert!(schedule.is_due(Some(at(0)), at(86_400)));
+        assert!(!schedule.is_due(at(0), at(86_399)));
+        assert!(schedule.is_due(at(0), at(86_400)));
         assert!(is_past(at(5), at(0)) && !is_past(at(6), at(0)));
     }
 
@@ -138,7 +175,7 @@ mod tests {
         for (failures, delay) in (1..).zip(delays) {
             schedule.fail(failures, at(86_400));
             assert_eq!(schedule.next(at(86_400)), Some(at(86_400 + delay)));
-            assert!(schedule.is_due(Some(at(0)), at(86_400 + delay)));
+            assert!(schedule.is_due(at(0), at(86_400 + delay)));
         }
         schedule.fail(u32::MAX, at(86_400));
         assert_eq!(schedule.next(at(86_400)), Some(at(86_400 + 3600)));

@@ -76,22 +76,42 @@ impl Status {
         is_late(since, self.every, now)
     }
 
-    pub(super) fn succeed(&self, index: usize, newest: BackupFile) {
-        let destination = &mut self.lock()[index];
-        destination.newest = Some(newest);
-        destination.consecutive_failures = 0;
-        destination.last_error = None;
+    pub(super) fn every(&self) -> SignedDuration {
+        self.every
+    }
+
+    pub(super) fn succeed(&self, destination: Destination, newest: BackupFile) {
+        self.update(destination, |status| {
+            status.newest = Some(newest);
+            status.consecutive_failures = 0;
+            status.last_error = None;
+        });
     }
 
     /// Records a failed attempt. Returns the number of them since the last success.
-    pub(super) fn fail(&self, index: usize, newest: Option<BackupFile>, error: &str) -> u32 {
-        let destination = &mut self.lock()[index];
-        if newest.is_some() {
-            destination.newest = newest;
-        }
-        destination.consecutive_failures = destination.consecutive_failures.saturating_add(1);
-        destination.last_error = Some(error.into());
-        destination.consecutive_failures
+    pub(super) fn fail(
+        &self,
+        destination: Destination,
+        newest: Option<BackupFile>,
+        error: String,
+    ) -> u32 {
+        self.update(destination, |status| {
+            status.newest = newest;
+            status.consecutive_failures = status.consecutive_failures.saturating_add(1);
+            status.last_error = Some(error);
+            status.consecutive_failures
+        })
+    }
+
+    fn update<T>(
+        &self,
+        destination: Destination,
+        update: impl FnOnce(&mut DestinationStatus) -> T,
+    ) -> T {
+        let mut all = self.lock();
+        let mut found = all.iter_mut();
+        let found = found.find(|status| status.destination == destination);
+        update(found.expect("the destination is one of those at the start"))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<DestinationStatus>> {

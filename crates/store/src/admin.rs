@@ -14,7 +14,7 @@ mod restore;
 
 use super::sql::Sql;
 
-pub use backup::{BackupCopy, BackupError, BackupSource, backup, backup_to_stream};
+pub use backup::{BackupCopy, BackupError, BackupSource, backup, backup_to_stream, is_same_disk};
 pub use check::check;
 pub use copy::copy;
 pub use explain::explain_statements;
@@ -28,6 +28,6 @@ pub use import::{
 pub use inspect::{DatabaseDetails, Inspection, inspect, list_keys};
 pub use reader::ReadError;
 pub use register::{RegisterSummary, export_register};
-pub use restore::{RestoreSummary, restore};
+pub use restore::{RestoreSummary, event_source, require_closed, restore};
 
 pub(super) const STATEMENTS: [&[&Sql]; 4] = [check::ALL, export::ALL, inspect::ALL, register::ALL];

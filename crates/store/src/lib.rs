@@ -95,9 +95,10 @@ use table::{ColumnGroup, Record, Table, Value};
 pub use admin::{
     BackupCopy, BackupError, BackupSource, DatabaseDetails, ExportContext, FileImport,
     FileImportError, Inspection, KnownPet, KnownPets, PhotoReader, ReadError, RegisterSummary,
-    RestoreSummary, backup, backup_to_stream, category_names, check, copy, explain_statements,
-    export_orders, export_pets, export_register, find_import, find_microchips, has_changes,
-    inspect, list_keys, restore, shop_currency, used_categories,
+    RestoreSummary, backup, backup_to_stream, category_names, check, copy, event_source,
+    explain_statements, export_orders, export_pets, export_register, find_import, find_microchips,
+    has_changes, inspect, is_same_disk, list_keys, require_closed, restore, shop_currency,
+    used_categories,
 };
 
 pub use api_keys::GrantKind;

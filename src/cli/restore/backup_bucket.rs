@@ -8,7 +8,7 @@ use super::{
     super::{CommandResult, block_on, escape_for_terminal, escape_path, status},
     backup_folder::{choose_newest, describe, print_list},
 };
-use backups::{Bucket, S3Settings, S3Url};
+use backups::{Bucket, S3Error, S3Settings, S3Url};
 use store::explain;
 use system::atomic_file::AtomicFile;
 
@@ -16,8 +16,9 @@ use system::atomic_file::AtomicFile;
 pub fn list(url: S3Url) -> CommandResult {
     block_on(async {
         let mut bucket = open(url)?;
-        let found = bucket.list().await?;
-        print_list(&found, &shown(&bucket))
+        let place = shown(&bucket);
+        let found = bucket.list().await;
+        print_list(&found.map_err(failed(&place))?, &place)
     })
 }
 
@@ -36,13 +37,13 @@ pub fn download(
     block_on(async {
         let mut bucket = open(folder)?;
         let place = shown(&bucket);
-        let found = bucket.list().await?;
+        let found = bucket.list().await.map_err(failed(&place))?;
         let backup = match &name {
             Some(name) => found
                 .iter()
                 .find(|it| it.name == *name)
                 .ok_or_else(|| format!("there is no {name} in {place}"))?,
-            None => choose_newest(&found, &place)?,
+            None => choose_newest(&found, store, &place)?,
         };
         status!("Downloading {}", describe(backup));
         bar.set_length(backup.bytes >> 20);
@@ -50,10 +51,7 @@ pub fn download(
             bar.set_position((position + part.len() as u64) >> 20);
             file.file().write_all_at(part, position)
         };
-        bucket
-            .read(backup, write)
-            .await
-            .map_err(|error| format!("{error}; the store was not changed"))?;
+        bucket.read(backup, write).await.map_err(failed(&place))?;
         bar.finish_and_clear();
         let name = format!("{place}/{}", backup.name);
         Ok((file, name))
@@ -63,6 +61,10 @@ pub fn download(
 fn open(url: S3Url) -> Result<Bucket, &'static str> {
     let settings = S3Settings::read(|name| env::var(name).ok())?;
     Ok(Bucket::new(url, Arc::new(settings)))
+}
+
+fn failed(place: &str) -> impl Fn(S3Error) -> String {
+    move |error| format!("{place}: {error}; the store was not changed")
 }
 
 fn shown(bucket: &Bucket) -> String {

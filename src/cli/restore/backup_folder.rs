@@ -7,9 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
+
 use super::super::{CommandResult, counted, escape_path, print, shell_quote, status, table::table};
-use backups::{BackupFile, BackupName, Folder};
-use store::explain;
+use backups::{BackupFile, BackupName, Folder, StoreId, past};
+use store::{event_source, explain};
 
 /// Prints the backups in a folder, the newest first.
 pub fn list(folder: &Path) -> CommandResult {
@@ -17,7 +19,8 @@ pub fn list(folder: &Path) -> CommandResult {
     print_list(&found, &escape_path(folder))
 }
 
-/// Prints backups, which are sorted, the newest first.
+/// Prints backups, which are sorted, the newest first. The store is that part of their names by
+/// which those of several stores in one place are told apart.
 pub fn print_list(found: &[BackupFile], place: &str) -> CommandResult {
     if found.is_empty() {
         status!("There are no backups in {place}.");
@@ -28,23 +31,25 @@ pub fn print_list(found: &[BackupFile], place: &str) -> CommandResult {
             name.time.to_string(),
             bytes.to_string(),
             name.pets.to_string(),
+            name.store.to_string(),
             name.to_string(),
         ]
     });
-    print(table(["TIME", "BYTES", "ANIMALS", "BACKUP"], rows).as_bytes())
+    print(table(["TIME", "BYTES", "ANIMALS", "STORE", "BACKUP"], rows).as_bytes())
 }
 
 /// Returns the newest backup in a folder. Its content is that with which it was made.
-pub fn newest(path: &Path) -> Result<PathBuf, Box<dyn Error>> {
+pub fn newest(path: &Path, store: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let found = read(path)?;
-    let newest = choose_newest(&found, &escape_path(path))?;
+    let newest = choose_newest(&found, store, &escape_path(path))?;
     let folder = Folder::new(path);
     let name = &newest.name;
     status!("Reading {}", describe(newest));
     if folder.is_intact(name, |_| true).map_err(failed(path))? {
         return Ok(folder.file(name));
     }
-    let mut older = found.iter().rev().filter(|it| it.name != *name);
+    let is_older = |it: &&BackupFile| it.name < *name && it.name.store == name.store;
+    let mut older = found.iter().rev().filter(is_older);
     let next = older.next().map_or_else(String::new, |older| {
         let file = folder.file(&older.name);
         let file = shell_quote(&file.to_string_lossy());
@@ -78,15 +83,29 @@ fn damaged(file: &Path, advice: &str) -> String {
     )
 }
 
-/// Returns the newest of the backups in `place`, which must be those of one store.
-pub fn choose_newest<'a>(found: &'a [BackupFile], place: &str) -> Result<&'a BackupFile, String> {
-    let newest = found.last().ok_or_else(|| {
-        format!("there is no backup of `petstore serve` in {place}; specify a file")
+/// Returns the newest of the backups in `place`. Of several stores, it is one of that which it is
+/// to replace.
+pub fn choose_newest<'a>(
+    found: &'a [BackupFile],
+    store: &Path,
+    place: &str,
+) -> Result<&'a BackupFile, String> {
+    let see = "list them with `petstore restore --list`, and name the one to restore";
+    let mut newest = found.last().ok_or_else(|| {
+        format!("{place} has no backup that `petstore serve` has made; specify another place")
     })?;
     if found.iter().any(|it| it.name.store != newest.name.store) {
+        let own = event_source(store).map(|source| StoreId::new(&source));
+        let is_own = |it: &&BackupFile| Some(it.name.store) == own;
+        newest = found.iter().rfind(is_own).ok_or_else(|| {
+            format!("{place} has backups of several stores, but none of this one; {see}")
+        })?;
+    }
+    if !past(found, Timestamp::now()).any(|it| it == newest) {
+        let name = &newest.name;
         return Err(format!(
-            "{place} has backups of several stores; list them with `petstore restore --list`, and \
-             name the one to restore"
+            "{name} in {place} is from the future: the clock is wrong, or was when it was made; \
+             {see}"
         ));
     }
     Ok(newest)
@@ -104,7 +123,11 @@ fn read(folder: &Path) -> Result<Vec<BackupFile>, String> {
 
 fn failed(folder: &Path) -> impl Fn(io::Error) -> String {
     move |cause| {
-        let reason = explain(folder, &cause);
+        let reason = if folder.is_file() {
+            "it is a file; name a folder or a bucket".into()
+        } else {
+            explain(folder, &cause)
+        };
         format!("cannot read {}: {reason}", escape_path(folder))
     }
 }

@@ -2,7 +2,7 @@
 //! failed deliveries are not forgotten, orders expire neither early nor late, deliveries are
 //! retried, and no webhook is disabled.
 
-use std::{fs, process::Command, sync::LazyLock};
+use std::fs;
 
 use domain::{event::EventRetention, idempotency::RETENTION};
 use http::Method;
@@ -10,26 +10,15 @@ use jiff::SignedDuration;
 use rand::RngExt;
 use serde_json::{Value, json};
 use store::{DatabaseUrl, Options, Role, Store};
-use support::{Cluster, CommandResult, Response, eventually, noise, random, rounds, wait_for};
+use support::{Cluster, CommandResult, Response, eventually, noise, random, rounds};
 
 use crate::{
     client::Client,
+    faketime,
     harness::{Home, PETSTORE, Service},
 };
 
 const ORDERS: &str = "/v1/store/orders";
-
-/// The library of faketime. The program itself would run the service as a child process, and
-/// fails if a process with the same id was killed and has left its semaphore behind.
-static LIBRARY: LazyLock<String> = LazyLock::new(|| {
-    let mut faketime = Command::new("faketime");
-    faketime.args(["-f", "+0", "printenv", "LD_PRELOAD"]);
-    let found = wait_for("faketime", || {
-        let ended = CommandResult::of(&mut faketime);
-        (!ended.stderr.contains("sem_open: File exists")).then_some(ended)
-    });
-    found.success().stdout.trim().into()
-});
 
 /// Starts the service with a system clock that [`set_clock`] sets.
 fn serve(home: &Home, reserve_for: &str) -> Service {
@@ -37,7 +26,7 @@ fn serve(home: &Home, reserve_for: &str) -> Service {
     command
         .args(["--reserve-for", reserve_for])
         .args(["--webhook-allow-http", "--webhook-allow-net", "127.0.0.0/8"])
-        .env("LD_PRELOAD", &*LIBRARY)
+        .env("LD_PRELOAD", &*faketime::LIBRARY)
         .env("FAKETIME_TIMESTAMP_FILE", home.path("clock"))
         .env("FAKETIME_NO_CACHE", "1")
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");

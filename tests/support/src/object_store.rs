@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     io::{Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -73,6 +73,10 @@ impl ObjectStore {
             }
             // Another process took a port in the meantime.
         }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
     fn responds(&self) -> bool {

@@ -23,9 +23,10 @@ use super::{
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// The maximum time from the start of a request to the head of its response. It allows for a part
-/// over a slow line.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
+/// The maximum time from the end of a request to the head of its response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The rate at which a request must be sent at least, in bytes per second.
+const MIN_RATE: u64 = 32 << 10;
 /// The maximum time until the next bytes of a body arrive.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The bytes that the service may send beyond the body of a response.
@@ -44,7 +45,7 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC
 /// The reason why a request was not successful.
 #[derive(Debug, thiserror::Error)]
 pub enum S3Error {
-    #[error("no response from {host}: {cause}")]
+    #[error("no response from {host}: {cause}; check AWS_ENDPOINT_URL")]
     NoResponse { host: String, cause: http1::Error },
     #[error("{host} rejected a request with {code} ({}){}", status.as_u16(), advice(code))]
     Rejected {
@@ -54,11 +55,16 @@ pub enum S3Error {
     },
     #[error("{0} is damaged: it is not what was written")]
     Damaged(String),
+    #[error("the file was changed since it was made")]
+    FileChanged,
     #[error("the response is not one of S3; check AWS_ENDPOINT_URL")]
     Unexpected,
     #[error("cannot read or write the backup: {0}")]
     File(#[from] io::Error),
 }
+
+/// In place of the code of a response that has none: perhaps the service is another one.
+const NO_CODE: &str = "no code";
 
 fn advice(code: &str) -> &'static str {
     match code {
@@ -70,6 +76,7 @@ fn advice(code: &str) -> &'static str {
         "NoSuchBucket" => "; create the bucket, or name another",
         "AuthorizationHeaderMalformed" | "PermanentRedirect" => "; check AWS_REGION",
         "RequestTimeTooSkewed" => "; set the clock",
+        NO_CODE => "; check AWS_ENDPOINT_URL",
         _ => "",
     }
 }
@@ -127,7 +134,7 @@ fn rejection(host: &str, status: StatusCode, body: &[u8]) -> S3Error {
         host: host.into(),
         status,
         code: if code.is_empty() {
-            "no code".into()
+            NO_CODE.into()
         } else {
             code
         },
@@ -223,7 +230,8 @@ impl Connection {
         max_body: usize,
     ) -> http1::Result<(StatusCode, HeaderMap, Vec<u8>)> {
         let signed = self.sign(request).await;
-        let response = timeout(RESPONSE_TIMEOUT, connection.send(signed)).await??;
+        let sending = Duration::from_secs(request.body.len() as u64 / MIN_RATE);
+        let response = timeout(RESPONSE_TIMEOUT + sending, connection.send(signed)).await??;
         let (head, body) = response.into_parts();
         let body = http1::read(body, max_body, MAX_PAUSE).await?;
         self.kept = Some((connection, budget));

@@ -3,6 +3,7 @@
 use std::{
     io,
     ops::Deref,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -55,12 +56,13 @@ pub enum BackupError {
     Damaged(String),
     #[error(
         "not enough space in {folder}: the backup takes {size} MiB, and {free} MiB are free, of \
-         which {} MiB are left for the service; free some space", SPARED_BYTES >> 20
+         which {spared} MiB are left for the service; free some space"
     )]
     NoSpace {
         folder: PathBuf,
         size: u64,
         free: u64,
+        spared: u64,
     },
     #[error("the service is shutting down")]
     Stopped,
@@ -120,6 +122,8 @@ pub struct BackupSource {
 pub struct BackupCopy {
     pub file: AtomicFile,
     pub pets: u64,
+    /// The parts that another program has added, because of which `restore` refuses the copy.
+    pub added: Vec<String>,
 }
 
 impl BackupSource {
@@ -154,38 +158,52 @@ impl BackupSource {
         let source = Box::new(sqlite::connect_read_only(&self.path)?);
         let number = |pragma| source.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0));
         let size = u64::from(number("page_count")?) * u64::from(number("page_size")?);
-        require_space(folder_of(file.target()), size)?;
+        require_space(folder_of(file.target()), size, &self.path)?;
         let mut target = copy_pages(source, &file, &mut |_, _| !stop.load(Relaxed))?;
         let stopped = stop.clone();
         let look = move || stopped.load(Relaxed);
         target.progress_handler(INSTRUCTIONS_PER_LOOK, Some(look))?;
         let checked = require_sound(&target, true).and_then(|()| {
             let count = "SELECT count(*) FROM pets";
-            Ok(target.query_row(count, [], |row| row.get::<_, i64>(0))?)
+            let pets = target.query_row(count, [], |row| row.get::<_, i64>(0))?;
+            Ok((pets.unsigned_abs(), sqlite::added_objects(&target)?))
         });
         if stop.load(Relaxed) {
             return Err(BackupError::Stopped);
         }
-        let pets = checked?.unsigned_abs();
+        let (pets, added) = checked?;
         target.close().map_err(|(_, cause)| cause)?;
-        Ok(BackupCopy { file, pets })
+        Ok(BackupCopy { file, pets, added })
     }
 }
 
-fn require_space(folder: &Path, size: u64) -> Result<(), BackupError> {
+/// Fails if a copy of a store has no space in a folder. On the disk of the store, it leaves some.
+fn require_space(folder: &Path, size: u64, store: &Path) -> Result<(), BackupError> {
     // A file system that does not say how much is free is tried.
     let Ok(disk) = statvfs(folder) else {
         return Ok(());
     };
     let free = disk.f_bavail * disk.f_frsize;
-    if free >= size + SPARED_BYTES {
+    let spared = if is_same_disk(folder, store) {
+        SPARED_BYTES
+    } else {
+        0
+    };
+    if free >= size + spared {
         return Ok(());
     }
     Err(BackupError::NoSpace {
         folder: folder.into(),
-        size: size >> 20,
+        size: size.div_ceil(1 << 20),
         free: free >> 20,
+        spared: spared >> 20,
     })
+}
+
+/// Returns true if two paths are on the same file system.
+pub fn is_same_disk(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|file| file.dev());
+    matches!((device(one), device(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Copies a store, live or not, into an empty file, and checks the integrity of the copy.

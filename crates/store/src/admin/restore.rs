@@ -126,6 +126,19 @@ pub fn restore(
     })
 }
 
+/// Fails if a process has the store open.
+pub fn require_closed(store: &Path) -> Result<(), RestoreError> {
+    ClosedStore::lock(store)?;
+    Ok(())
+}
+
+/// Returns the source of the events of a store, unless it is missing or damaged.
+pub fn event_source(store: &Path) -> Option<String> {
+    let (db, _) = sqlite::open_read_only(&sqlite::canonical_path(store).ok()?).ok()?;
+    let select = "SELECT source FROM event_log";
+    db.query_row(select, [], |row| row.get(0)).ok()
+}
+
 /// Returns true if a file is shorter than its header states. SQLite reads the missing part of
 /// the last page as zeros.
 fn is_short(backup: &Path, copy: &Connection) -> rusqlite::Result<bool> {
