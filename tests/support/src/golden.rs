@@ -27,9 +27,17 @@ impl Golden {
             .filter(|dir| dir.is_dir())
             .map(|dir| Self { dir })
             .collect();
-        all.sort_by(|a, b| a.dir.cmp(&b.dir));
+        all.sort_by_key(Self::version);
         assert!(!all.is_empty());
         all
+    }
+
+    /// The numbers in the version, such as 1 and 10: as text, that would be before 1.2.
+    fn version(&self) -> Vec<u32> {
+        let name = self.dir.file_name().unwrap().to_str().unwrap();
+        name.split('.')
+            .map(|number| number.parse().unwrap())
+            .collect()
     }
 
     /// The stores of one version, which may have to be made.
