@@ -18,7 +18,8 @@ pub fn list(url: S3Url) -> CommandResult {
         let mut bucket = open(url)?;
         let place = shown(&bucket);
         let found = bucket.list().await;
-        print_list(&found.map_err(failed(&place))?, &place)
+        let found = found.map_err(|error| format!("{place}: {error}"))?;
+        print_list(&found, &place)
     })
 }
 
