@@ -29,7 +29,7 @@ pub const MAX_IMAGE_BYTES: usize = 10 << 20;
 /// The minimum rate of an upload, in bytes per second, as of a phone with a bad connection.
 pub const MIN_UPLOAD_RATE: u64 = 32 << 10;
 
-/// The time limit for decoding an image.
+/// The CPU time in which an image must be decoded.
 pub const DECODE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A photo's id: positive, below 2^53, assigned by the store.

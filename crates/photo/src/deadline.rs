@@ -1,4 +1,4 @@
-//! The time at which decoding ends, and a reader that checks it.
+//! The time that decoding may take, and a reader that checks it.
 
 use std::{
     io::{self, BufRead, Read, Seek, SeekFrom},
@@ -6,32 +6,37 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::Duration,
 };
+
+use system::cpu_time;
 
 use crate::Rejection;
 
-/// The time after which an image is given up, or the moment at which its caller is gone.
+/// The CPU time of a thread after which an image is given up, or the moment at which its caller is
+/// gone. On a busy machine, where a thread of low priority waits, an image has as much of it as
+/// on any other.
 #[derive(Debug, Clone)]
 pub struct Deadline {
-    at: Instant,
+    at: Duration,
     is_cancelled: Arc<AtomicBool>,
 }
 
 impl Deadline {
-    /// A deadline that nothing but the clock reaches.
-    pub fn at(at: Instant) -> Self {
-        Self::or_cancelled(at, Arc::default())
+    /// A deadline after a CPU time of this thread, which decodes the image.
+    pub fn after(limit: Duration) -> Self {
+        Self::or_cancelled(limit, Arc::default())
     }
 
     /// A deadline that is also reached when `is_cancelled` is set.
-    pub fn or_cancelled(at: Instant, is_cancelled: Arc<AtomicBool>) -> Self {
+    pub fn or_cancelled(limit: Duration, is_cancelled: Arc<AtomicBool>) -> Self {
+        let at = cpu_time::of_this_thread() + limit;
         Self { at, is_cancelled }
     }
 
     /// Fails after the deadline.
     pub fn check(&self) -> Result<(), Rejection> {
-        if self.is_cancelled.load(Ordering::Relaxed) || Instant::now() >= self.at {
+        if self.is_cancelled.load(Ordering::Relaxed) || cpu_time::of_this_thread() >= self.at {
             return Err(Rejection::TimedOut);
         }
         Ok(())
@@ -142,15 +147,16 @@ impl Seek for Source<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{hint, thread, time::Instant};
 
     use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
     fn reads_fail_after_the_deadline() {
         let is_cancelled = Arc::new(AtomicBool::new(false));
-        let far = Instant::now() + Duration::from_secs(3600);
-        let deadline = Deadline::or_cancelled(far, is_cancelled.clone());
+        let deadline = Deadline::or_cancelled(HOUR, is_cancelled.clone());
         let bytes = vec![7; 1 << 20];
         let mut source = Source::new(&bytes, &deadline);
         let mut four = [0; 4];
@@ -171,11 +177,25 @@ mod tests {
         assert_eq!(deadline.rejection(), Rejection::TimedOut);
     }
 
+    /// The time during which the thread does not run does not count.
+    #[test]
+    fn only_cpu_time_counts() {
+        let limit = Duration::from_millis(20);
+        let deadline = Deadline::after(limit);
+        let begun = Instant::now();
+        while begun.elapsed() < 5 * limit {
+            thread::sleep(limit);
+        }
+        deadline.check().unwrap();
+        while deadline.check().is_ok() {
+            hint::spin_loop();
+        }
+    }
+
     #[test]
     fn large_blocks_are_checked_one_by_one() {
         let is_cancelled = Arc::new(AtomicBool::new(false));
-        let far = Instant::now() + Duration::from_secs(3600);
-        let deadline = Deadline::or_cancelled(far, is_cancelled.clone());
+        let deadline = Deadline::or_cancelled(HOUR, is_cancelled.clone());
         let bytes = vec![7; 1 << 20];
         let mut source = Source::new(&bytes, &deadline);
         let length = source.fill_buf().unwrap().len();
@@ -187,7 +207,7 @@ mod tests {
 
     #[test]
     fn positions_outside_of_the_file_are_its_end() {
-        let deadline = Deadline::at(Instant::now() + Duration::from_secs(3600));
+        let deadline = Deadline::after(HOUR);
         let mut source = Source::new(&[1, 2, 3], &deadline);
         source.seek(SeekFrom::End(-1)).unwrap();
         assert_eq!(source.fill_buf().unwrap(), [3]);

@@ -29,7 +29,7 @@ mod shrink;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    time::Instant,
+    time::Duration,
 };
 
 use image::{
@@ -89,15 +89,16 @@ pub enum Rejection {
     },
     /// Truncated, or not valid in its format.
     Damaged,
-    /// Not decoded before the deadline.
+    /// Not decoded in the time that it may take.
     TimedOut,
 }
 
 /// Decodes an image and encodes it in both sizes.
 ///
-/// A panic is logged and reported as [`Rejection::Damaged`].
-pub fn prepare(bytes: &[u8], deadline: Instant) -> Result<EncodedPhoto, Rejection> {
-    let deadline = Deadline::at(deadline);
+/// Gives up after `limit` of the CPU time of this thread. A panic is logged and reported as
+/// [`Rejection::Damaged`].
+pub fn prepare(bytes: &[u8], limit: Duration) -> Result<EncodedPhoto, Rejection> {
+    let deadline = Deadline::after(limit);
     catch_panic(bytes, || prepare_within(bytes, &deadline, MAX_MEMORY))
 }
 

@@ -6,7 +6,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle, available_parallelism},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -65,19 +65,19 @@ impl Drop for CancelOnDrop {
 }
 
 impl Pool {
-    /// Starts the threads. A photo that takes one of them longer than `timeout` is rejected.
+    /// Starts the threads. A photo that takes more than `limit` of the CPU time of one is rejected.
     ///
     /// # Errors
     ///
     /// If the operating system does not allow another thread.
-    pub fn start(timeout: Duration) -> std::io::Result<Self> {
+    pub fn start(limit: Duration) -> std::io::Result<Self> {
         let processors = available_parallelism().map_or(1, usize::from);
-        Self::with_threads((processors / 2).clamp(1, 2), timeout, prepare_within)
+        Self::with_threads((processors / 2).clamp(1, 2), limit, prepare_within)
     }
 
     fn with_threads(
         count: usize,
-        timeout: Duration,
+        limit: Duration,
         convert: impl Conversion,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = crossbeam_channel::unbounded();
@@ -93,7 +93,7 @@ impl Pool {
             let convert = convert.clone();
             let thread = thread::Builder::new().name(format!("photo-{number}"));
             pool.threads
-                .push(thread.spawn(move || run(&jobs, &large, timeout, convert))?);
+                .push(thread.spawn(move || run(&jobs, &large, limit, convert))?);
         }
         Ok(pool)
     }
@@ -131,14 +131,13 @@ impl Drop for Pool {
 
 /// Prepares the photos of jobs until the pool is dropped. `large` is held for those that take more
 /// than [`MAX_SHARED_MEMORY`].
-fn run(jobs: &Receiver<Job>, large: &Mutex<()>, timeout: Duration, convert: impl Conversion) {
+fn run(jobs: &Receiver<Job>, large: &Mutex<()>, limit: Duration, convert: impl Conversion) {
     if let Err(error) = system::priority::lower() {
         tracing::warn!(%error, "lowering the priority of a thread failed");
     }
     for job in jobs {
         let convert = |max_memory| {
-            let at = Instant::now() + timeout;
-            let deadline = Deadline::or_cancelled(at, job.is_cancelled.clone());
+            let deadline = Deadline::or_cancelled(limit, job.is_cancelled.clone());
             catch_panic(&job.bytes, || convert(&job.bytes, &deadline, max_memory))
         };
         let converted = match convert(MAX_SHARED_MEMORY) {

@@ -4,7 +4,7 @@
 
 mod fixtures;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fixtures::{
     assert_corners, exif,
@@ -147,7 +147,7 @@ fn images_that_take_too_much_memory_are_rejected_by_their_header() {
 #[test]
 fn bombs_end_at_the_deadline() {
     let interlaced = fixtures::png::interlaced(4000, 4000);
-    let ended = petstore_photo::prepare(&interlaced, Instant::now() + Duration::from_millis(1));
+    let ended = petstore_photo::prepare(&interlaced, Duration::from_millis(1));
     assert_eq!(ended, Err(Rejection::TimedOut));
     prepare(&interlaced).unwrap();
 }
@@ -388,7 +388,9 @@ fn jpegs_with_very_many_scans_are_damaged() {
 
 #[test]
 fn nothing_is_decoded_after_the_deadline() {
-    let now = Instant::now();
     let png = fixtures::png::encode(8, 8, (ColorType::Grayscale, BitDepth::Eight), &[7; 64]);
-    assert_eq!(petstore_photo::prepare(&png, now), Err(Rejection::TimedOut));
+    assert_eq!(
+        petstore_photo::prepare(&png, Duration::ZERO),
+        Err(Rejection::TimedOut)
+    );
 }

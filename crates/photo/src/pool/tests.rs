@@ -111,7 +111,7 @@ fn callers_wait_while_the_queue_is_full() {
 #[test]
 fn a_cancelled_job_ends_early() {
     let is_cancelled = Arc::new(AtomicBool::new(true));
-    let deadline = Deadline::or_cancelled(Instant::now() + HOUR, is_cancelled);
+    let deadline = Deadline::or_cancelled(HOUR, is_cancelled);
     assert_eq!(
         prepare_within(&jpeg(8), &deadline, MAX_MEMORY),
         Err(Rejection::TimedOut)
@@ -152,7 +152,7 @@ fn large_images_are_decoded_one_at_a_time() {
 
 #[test]
 fn the_memory_of_a_decoder_is_limited() {
-    let deadline = Deadline::at(Instant::now() + HOUR);
+    let deadline = Deadline::after(HOUR);
     let needs = 64 * 64 * 3;
     let refused = Err(Rejection::TooMuchMemory {
         width: 64,
