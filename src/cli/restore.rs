@@ -137,7 +137,8 @@ impl Restore {
         require_closed(store)?;
         if let Some(url) = self.bucket()? {
             let bar = interrupt.progress_bar("MiB");
-            let (spooled, name) = backup_bucket::download(url, store, &bar)?;
+            let (spooled, name) =
+                backup_bucket::download(url, store, &self.database.options(), &bar)?;
             return Ok(Source {
                 file: self.file.clone(),
                 spooled: Some(spooled),
@@ -152,7 +153,7 @@ impl Restore {
             });
         }
         let file = if self.file.is_dir() {
-            backup_folder::newest(&self.file, store)?
+            backup_folder::newest(&self.file, store, &self.database.options())?
         } else {
             backup_folder::check_by_name(&self.file)?;
             self.file.clone()

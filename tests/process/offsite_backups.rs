@@ -137,6 +137,8 @@ fn backups_are_kept_in_a_bucket_and_restored_from_it() {
     old_backups_are_deleted(&Shop::new(&objects, "old"));
     failures_name_no_secret(&Shop::new(&objects, "denied"));
     an_upload_counts_once_it_was_read_back(&Shop::new(&objects, "unread"));
+    a_damaged_object_is_replaced(&Shop::new(&objects, "replaced"));
+    the_store_is_uploaded_when_the_folder_is_gone(&Shop::new(&objects, "gone"));
 }
 
 fn backups_are_listed_verified_and_restored(shop: &Shop) {
@@ -277,7 +279,8 @@ fn failures_name_no_secret(shop: &Shop) {
 /// Credentials may allow to write objects, but not to read them.
 fn an_upload_counts_once_it_was_read_back(shop: &Shop) {
     let denies = Arc::new(AtomicBool::new(true));
-    let endpoint = deny_reads(shop.objects.address(), denies.clone());
+    let reads = |head: &str| head.starts_with("GET ") && head.contains("/petstore-2");
+    let endpoint = deny(shop.objects.address(), denies.clone(), reads);
     let serve = || {
         let mut command = shop.serve_command(&["--metrics-listen", "127.0.0.1:0"]);
         Service::start(command.env("AWS_ENDPOINT_URL_S3", &endpoint))
@@ -309,8 +312,37 @@ fn metrics(service: &Service) -> String {
     runtime.block_on(service.metrics()).text()
 }
 
-/// Starts a proxy to a service that rejects to read backups. Returns its address.
-fn deny_reads(service: SocketAddr, denies: Arc<AtomicBool>) -> String {
+/// The folder has the backup that the bucket had.
+fn a_damaged_object_is_replaced(shop: &Shop) {
+    let service = shop.serve(&["--backup-dir", "backups"]);
+    let name = uploaded(&service);
+    service.stop();
+    let content = shop.get(&name);
+    shop.put(&name, &content[1..]);
+    let service = shop.serve(&["--backup-dir", "backups"]);
+    service.event("backup is damaged; it does not count");
+    assert_eq!(uploaded(&service), name);
+    assert!(shop.get(&name) == content, "the object differs");
+    service.stop();
+}
+
+fn the_store_is_uploaded_when_the_folder_is_gone(shop: &Shop) {
+    let denies = Arc::new(AtomicBool::new(true));
+    let endpoint = deny(shop.objects.address(), denies.clone(), |_| true);
+    let mut command = shop.serve_command(&["--backup-dir", "backups", "--backup-every", "2s"]);
+    let service = Service::start(command.env("AWS_ENDPOINT_URL_S3", &endpoint));
+    service.event("backup complete");
+    service.event("off-site backup failed");
+    fs::rename(shop.home.path("backups"), shop.home.path("gone")).unwrap();
+    service.event("backup failed");
+    denies.store(false, Relaxed);
+    uploaded(&service);
+    assert_ne!(shop.list(), [""; 0]);
+    service.stop();
+}
+
+/// Starts a proxy to a service that rejects those requests. Returns its address.
+fn deny(service: SocketAddr, denies: Arc<AtomicBool>, which: fn(&str) -> bool) -> String {
     const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 40\r\n\r\n\
                             <Error><Code>AccessDenied</Code></Error>";
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -325,10 +357,7 @@ fn deny_reads(service: SocketAddr, denies: Arc<AtomicBool>) -> String {
             let request = &buffer[..length];
             // A head arrives at once.
             let head = String::from_utf8_lossy(request);
-            let target = head
-                .strip_prefix("GET ")
-                .and_then(|it| it.split(' ').next());
-            if denies.load(Relaxed) && target.is_some_and(|it| it.contains("/petstore-2")) {
+            if denies.load(Relaxed) && which(&head) {
                 let _ = client.write_all(DENIED);
                 let _ = client.shutdown(Shutdown::Both);
             } else if server.write_all(request).is_err() {

@@ -419,7 +419,8 @@ fn the_newest_backup_in_a_folder_is_listed_and_restored() {
     truncate(&file(&newest));
     let refused = restore("backups");
     refused.assert_fails(1, "is damaged");
-    refused.assert_fails(1, &format!("`petstore restore backups/{older}`"));
+    let options = format!("--database {}", home.url());
+    refused.assert_fails(1, &format!("`petstore restore backups/{older} {options}`"));
     let by_name = restore(&format!("backups/{newest}"));
     by_name.assert_fails(1, "give this one another name");
     assert!(names().contains("Rex"));
@@ -448,7 +449,13 @@ fn of_several_stores_the_own_backup_is_restored() {
     let restore = |database: &str| home.petstore(&["restore", "backups", "--database", database]);
     let restored = restore(&home.url()).success();
     assert!(restored.stderr.contains(&own), "{restored:?}");
-    restore("sqlite:new.db").assert_fails(1, "several stores, but none of this one");
+    let unknown = restore("sqlite:new.db");
+    unknown.assert_fails(
+        1,
+        "has backups of several stores, and new.db, which would say which",
+    );
+    fs::remove_file(file(&own)).unwrap();
+    restore(&home.url()).assert_fails(1, "has backups, but none of ");
     // Nothing is read before it is known that the store can be replaced.
     let service = home.serve();
     let refused = restore(&home.url());

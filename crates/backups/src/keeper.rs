@@ -1,6 +1,6 @@
 //! Keeps the backups in one place: takes one when it is due, and deletes old ones.
 
-use std::{collections::BTreeSet, future::pending, sync::Arc};
+use std::{collections::BTreeMap, future::pending, sync::Arc};
 
 use jiff::Timestamp;
 use tokio::{sync::watch, time::Instant};
@@ -8,7 +8,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     folder::BackupFile,
     name::BackupName,
-    place::{Error, Place},
+    place::{Error, Place, Reading},
     schedule::{Schedule, past},
     status::{Destination, Status},
     worker::Worker,
@@ -27,14 +27,17 @@ pub struct Keeper<P> {
     newest: Option<BackupFile>,
     /// The same after each attempt.
     results: watch::Sender<Option<BackupFile>>,
-    /// The backups that are damaged or cannot be read.
-    rejected: BTreeSet<BackupName>,
+    /// The backups that do not count.
+    rejected: BTreeMap<BackupName, Reading>,
 }
 
 /// An attempt that did not fail, with the newest backup.
 enum Attempt {
     NotDue(BackupFile),
-    Made(BackupFile),
+    Made {
+        made: BackupFile,
+        earlier: Vec<BackupFile>,
+    },
 }
 
 impl<P: Place> Keeper<P> {
@@ -52,7 +55,7 @@ impl<P: Place> Keeper<P> {
             latch: ErrorLatch::new(activity),
             newest: None,
             results: watch::Sender::new(None),
-            rejected: BTreeSet::new(),
+            rejected: BTreeMap::new(),
         }
     }
 
@@ -82,7 +85,7 @@ impl<P: Place> Keeper<P> {
                 self.schedule.wait_after(newest.name.time, now);
                 self.status.succeed(P::DESTINATION, newest.clone());
             }
-            Ok(Attempt::Made(made)) => {
+            Ok(Attempt::Made { made, .. }) => {
                 self.schedule.succeed(made.name.time);
                 self.status.succeed(P::DESTINATION, made.clone());
                 let BackupFile { name, bytes } = made;
@@ -102,12 +105,18 @@ impl<P: Place> Keeper<P> {
                 self.schedule.fail(failures, Timestamp::now());
             }
         }
-        self.latch.observe(attempt);
         self.results.send_replace(self.newest.clone());
+        if let Ok(Attempt::Made { made, earlier }) = &attempt {
+            self.prune(earlier, made, now).await;
+        }
+        self.latch.observe(attempt);
     }
 
     async fn take_if_due(&mut self, now: Timestamp) -> Result<Attempt, Error> {
         let listed = self.place.list().await?;
+        let is_listed = |name: &BackupName| listed.iter().any(|it| it.name == *name);
+        self.rejected
+            .retain(|name, reading| *reading == Reading::Damaged && is_listed(name));
         self.newest = self.find_newest(&listed, now).await?;
         if let Some(newest) = &self.newest
             && !self.schedule.is_due(newest.name.time, now)
@@ -116,9 +125,12 @@ impl<P: Place> Keeper<P> {
             return Ok(Attempt::NotDue(newest.clone()));
         }
         let made = self.place.make(self.newest.as_ref(), now).await?;
+        self.rejected.remove(&made.name);
         self.newest = Some(made.clone());
-        self.prune(&listed, &made, now).await;
-        Ok(Attempt::Made(made))
+        Ok(Attempt::Made {
+            made,
+            earlier: listed,
+        })
     }
 
     /// Looks for the newest backup that has the content that it was made with.
@@ -128,22 +140,25 @@ impl<P: Place> Keeper<P> {
         now: Timestamp,
     ) -> Result<Option<BackupFile>, Error> {
         for backup in past(listed, now).rev() {
-            if self.rejected.contains(&backup.name) {
+            if self.rejected.contains_key(&backup.name) {
                 continue;
             }
-            if self.newest.as_ref() == Some(backup) || self.place.is_intact(backup).await? {
-                return Ok(Some(backup.clone()));
+            if self.newest.as_ref() == Some(backup) {
+                return Ok(self.newest.clone());
             }
-            self.rejected.insert(backup.name.clone());
+            match self.place.read(backup).await? {
+                Reading::Intact => return Ok(Some(backup.clone())),
+                reading => self.rejected.insert(backup.name.clone(), reading),
+            };
         }
         Ok(None)
     }
 
     /// Deletes the oldest backups beyond the number to keep. Damaged ones and those from the
     /// future neither count nor are they deleted.
-    async fn prune(&mut self, listed: &[BackupFile], made: &BackupFile, now: Timestamp) {
-        let counts = |it: &&BackupFile| *it != made && !self.rejected.contains(&it.name);
-        let earlier = past(listed, now).rev().filter(counts);
+    async fn prune(&mut self, earlier: &[BackupFile], made: &BackupFile, now: Timestamp) {
+        let counts = |it: &&BackupFile| *it != made && !self.rejected.contains_key(&it.name);
+        let earlier = past(earlier, now).rev().filter(counts);
         let mut failures = 0;
         let mut last_error = None;
         for old in earlier.skip(self.keep - 1) {

@@ -1,7 +1,7 @@
 //! The places for backups: a folder, or a bucket.
 
 use std::{
-    io,
+    fmt, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
@@ -49,6 +49,31 @@ impl Error {
     }
 }
 
+/// The result of reading a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// It has the content that it was made with.
+    Intact,
+    Damaged,
+    /// Its disk may be failing, which is when another one is needed most.
+    Unreadable,
+}
+
+impl Reading {
+    fn of(name: &BackupName, is_intact: bool) -> Self {
+        if is_intact {
+            return Self::Intact;
+        }
+        tracing::warn!(file = %name, "backup is damaged; it does not count");
+        Self::Damaged
+    }
+
+    fn failed(name: &BackupName, error: &dyn fmt::Display) -> Self {
+        tracing::warn!(file = %name, %error, "backup cannot be read; it does not count");
+        Self::Unreadable
+    }
+}
+
 /// A place for the backups of one store.
 pub trait Place {
     const DESTINATION: Destination;
@@ -59,14 +84,14 @@ pub trait Place {
     /// Returns the backups of the store in this place, the oldest first.
     async fn list(&mut self) -> Result<Vec<BackupFile>, Error>;
 
-    /// Returns true if a backup has the content that it was made with. The reason why it does not
-    /// is logged.
-    async fn is_intact(&mut self, backup: &BackupFile) -> Result<bool, Error>;
+    /// Reads a backup, and logs why it does not count. Fails if no backup could be read here.
+    async fn read(&mut self, backup: &BackupFile) -> Result<Reading, Error>;
 
     /// Returns true if there is a newer backup elsewhere that only has to be stored here.
     fn has_source(&self, newest: &BackupFile) -> bool;
 
-    /// Stores another backup than the newest one here, checked.
+    /// Stores a newer backup here, and checks it: a copy of the store, or a backup that exists
+    /// elsewhere.
     async fn make(
         &mut self,
         newest: Option<&BackupFile>,
@@ -147,7 +172,8 @@ impl Place for FolderPlace {
             }
             let device = folder.path().metadata()?.dev();
             if before.is_some_and(|before| before != device) {
-                let message = "it is on another disk than before; is its own one mounted?";
+                let message = "it is on another disk than before; mount its own one or, if this is the right \
+                               one, restart the service";
                 return Err(io::Error::other(message));
             }
             let mut found = folder.list(Some(source.path()))?;
@@ -160,23 +186,16 @@ impl Place for FolderPlace {
         Ok(found)
     }
 
-    /// A backup that cannot be read is not intact. Its disk may be failing, which is when another
-    /// one is needed most.
-    async fn is_intact(&mut self, backup: &BackupFile) -> Result<bool, Error> {
+    async fn read(&mut self, backup: &BackupFile) -> Result<Reading, Error> {
         let folder = self.folder.clone();
         let name = backup.name.clone();
         let read = move |stop: &Arc<AtomicBool>| folder.is_intact(&name, |_| !stop.load(Relaxed));
         let read = self.copier.run(read).await?;
-        let file = &backup.name;
         match read {
-            Err(_) if self.copier.worker.is_stopped() => return Err(BackupError::Stopped.into()),
-            Err(error) => {
-                tracing::warn!(%file, %error, "backup cannot be read; it does not count");
-            }
-            Ok(false) => warn_of_damage(file),
-            Ok(true) => return Ok(true),
+            Err(_) if self.copier.worker.is_stopped() => Err(BackupError::Stopped.into()),
+            Err(error) => Ok(Reading::failed(&backup.name, &error)),
+            Ok(is_intact) => Ok(Reading::of(&backup.name, is_intact)),
         }
-        Ok(false)
     }
 
     fn has_source(&self, _: &BackupFile) -> bool {
@@ -212,8 +231,8 @@ pub struct BucketPlace {
 /// The backups in the folder, each of which is uploaded, too.
 pub struct LocalBackups {
     pub folder: Folder,
-    /// The newest one after each attempt to take one.
-    pub newest: watch::Receiver<Option<BackupFile>>,
+    /// The newest one that is known after each attempt to take another, also if it failed.
+    pub results: watch::Receiver<Option<BackupFile>>,
 }
 
 impl BucketPlace {
@@ -235,7 +254,7 @@ impl BucketPlace {
     /// Returns the newest backup in the folder, if it is newer than that of the bucket.
     fn newer(&self, newest: Option<&BackupFile>) -> Option<(&Folder, BackupFile)> {
         let local = self.local.as_ref()?;
-        let backup = local.newest.borrow().clone()?;
+        let backup = local.results.borrow().clone()?;
         let is_newer = newest.is_none_or(|newest| newest.name.time < backup.name.time);
         is_newer.then_some((&local.folder, backup))
     }
@@ -257,7 +276,7 @@ impl Place for BucketPlace {
         match &mut self.local {
             None => schedule.wait().await,
             Some(local) => tokio::select! {
-                Ok(()) = local.newest.changed() => {}
+                Ok(()) = local.results.changed() => {}
                 () = schedule.wait_for_retry() => {}
             },
         }
@@ -271,14 +290,12 @@ impl Place for BucketPlace {
         Ok(found)
     }
 
-    /// Without a response, nothing is known about the backup.
-    async fn is_intact(&mut self, backup: &BackupFile) -> Result<bool, Error> {
+    async fn read(&mut self, backup: &BackupFile) -> Result<Reading, Error> {
         match self.bucket.read(backup, |_, _| Ok(())).await {
-            Ok(()) => Ok(true),
-            Err(S3Error::Damaged(_)) => {
-                warn_of_damage(&backup.name);
-                Ok(false)
-            }
+            Ok(()) => Ok(Reading::Intact),
+            Err(S3Error::Damaged(_)) => Ok(Reading::of(&backup.name, false)),
+            Err(error) if error.is_about_object() => Ok(Reading::failed(&backup.name, &error)),
+            // Another one could not be read back either.
             Err(error) => Err(self.failed()(error)),
         }
     }
@@ -293,13 +310,17 @@ impl Place for BucketPlace {
         now: Timestamp,
     ) -> Result<BackupFile, Error> {
         if let Some((folder, backup)) = self.newer(newest) {
-            let file = folder.open(&backup.name);
-            let file = file.map_err(Error::file(&folder.file(&backup.name)))?;
-            match self.bucket.put(&backup, Arc::new(file)).await {
+            let stored = match folder.open(&backup.name) {
+                Ok(file) => self.bucket.put(&backup, Arc::new(file)).await,
+                Err(error) => Err(error.into()),
+            };
+            // Without that file, the store is copied.
+            let _ = match stored {
                 Ok(()) => return Ok(backup),
-                Err(S3Error::FileChanged) => warn_of_damage(&backup.name),
+                Err(S3Error::FileChanged) => Reading::of(&backup.name, false),
+                Err(S3Error::File(error)) => Reading::failed(&backup.name, &error),
                 Err(error) => return Err(self.failed()(error)),
-            }
+            };
         }
         let copier = self.copier.clone();
         let copy = move |stop: &Arc<AtomicBool>| {
@@ -317,8 +338,4 @@ impl Place for BucketPlace {
     async fn delete(&mut self, name: &BackupName) -> Result<(), Error> {
         self.bucket.delete(name).await.map_err(self.failed())
     }
-}
-
-fn warn_of_damage(file: &BackupName) {
-    tracing::warn!(%file, "backup is damaged; it does not count");
 }

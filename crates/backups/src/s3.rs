@@ -82,15 +82,13 @@ impl Bucket {
         } else {
             self.put_whole(backup, &file).await
         };
-        // An error may have come after the object was stored.
-        let proven = match uploaded {
-            Ok(()) => self.read(backup, |_, _| Ok(())).await,
-            Err(error) => return Err(error),
-        };
-        if let Err(S3Error::Damaged(_)) = proven {
-            self.delete(&backup.name).await?;
+        // The object may be stored nevertheless. Then the next attempt finds it and reads it.
+        uploaded?;
+        let read = self.read(backup, |_, _| Ok(())).await;
+        if let Err(S3Error::Damaged(_)) = read {
+            let _ = self.delete(&backup.name).await;
         }
-        proven
+        read
     }
 
     async fn put_whole(&mut self, backup: &BackupFile, file: &Arc<File>) -> Result<(), S3Error> {

@@ -60,8 +60,14 @@ impl Schedule {
 
     fn retry(&self, now: Timestamp) -> Option<Timestamp> {
         // A time farther away was computed with a wrong clock.
-        self.retry_at
-            .filter(|at| at.duration_since(now) <= MAX_RETRY)
+        let bounded = |at: Timestamp| {
+            if at.duration_since(now) <= MAX_RETRY {
+                at
+            } else {
+                now
+            }
+        };
+        self.retry_at.map(bounded)
     }
 
     fn after_anchor(&self, now: Timestamp) -> Option<Timestamp> {
@@ -71,16 +77,20 @@ impl Schedule {
 
     /// Returns true if the next backup is due, with the newest one from this time.
     pub fn is_due(&self, newest: Timestamp, now: Timestamp) -> bool {
-        let due = self.after_anchor(now);
+        let due = self.after_anchor(now).filter(|due| newest < *due);
         let due = due.or_else(|| newest.checked_add(self.every).ok());
         due.is_none_or(|due| due <= now)
     }
 
-    /// Continues from the newest backup, which is not due yet.
+    /// Continues from the newest backup, after which none is due yet.
     pub fn wait_after(&mut self, newest: Timestamp, now: Timestamp) {
-        let anchor = self.anchor.filter(|anchor| is_past(*anchor, now));
-        self.anchor = anchor.or(Some(newest));
-        self.retry_at = None;
+        self.anchor = self.anchor.filter(|anchor| is_past(*anchor, now));
+        match self.anchor {
+            // A backup of this interval that was stored although its attempt failed.
+            Some(anchor) if newest >= anchor => self.succeed(newest),
+            Some(_) => self.retry_at = None,
+            None => self.succeed(newest),
+        }
     }
 
     /// Records a successful backup that was started at this time.
@@ -181,6 +191,13 @@ mod tests {
         assert_eq!(schedule.next(at(86_400)), Some(at(86_400 + 3600)));
         schedule.succeed(at(90_000));
         assert_eq!(schedule.next(at(90_000)), Some(at(2 * 86_400)));
+        // One that had seemed to fail was stored.
+        schedule.fail(1, at(3 * 86_400));
+        let stored = at(3 * 86_400 - 30);
+        assert!(schedule.is_due(at(90_000), at(3 * 86_400)));
+        assert!(!schedule.is_due(stored, at(3 * 86_400)));
+        schedule.wait_after(stored, at(3 * 86_400));
+        assert_eq!(schedule.next(at(3 * 86_400)), Some(at(3 * 86_400)));
         let mut often = Schedule::new(SignedDuration::from_secs(1));
         often.fail(9, at(0));
         assert_eq!(often.next(at(0)), Some(at(1)));

@@ -61,7 +61,7 @@ impl Backups {
             let keeper = self.keeper(FolderPlace::new(path, copier.clone()));
             let local = LocalBackups {
                 folder: Folder::new(path),
-                newest: keeper.results(),
+                results: keeper.results(),
             };
             (keeper, local)
         });

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::folder::BackupFile;
 
 /// The intervals after which a backup is late.
-pub const LATE_AFTER: i32 = 2;
+const LATE_AFTER: i32 = 2;
 
 /// A place that backups are kept in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -51,18 +51,23 @@ pub(super) async fn check(report: &mut Report, target: &mut Target, store: Optio
         DatabaseDetails::Sqlite { event_source, .. } => Some(StoreId::new(event_source)),
         DatabaseDetails::Postgres { .. } => None,
     });
-    let check = |found, place, destination| Backups {
-        found,
-        place,
-        every,
-        store,
-        failures: failures(&details, destination),
+    let of_store = |mut found: Vec<BackupFile>, place, destination| {
+        if let Some(store) = store {
+            found.retain(|file| file.name.store == store);
+        }
+        Backups {
+            found,
+            place,
+            every,
+            is_store_known: store.is_some(),
+            failures: failures(&details, destination),
+        }
     };
     if let Some(path) = &target.backup_dir {
         let place = path.display().to_string();
         match Folder::new(path).list(None) {
             Ok(found) => {
-                let backups = check(found, place, Destination::Folder);
+                let backups = of_store(found, place, Destination::Folder);
                 backups.check_folder(report, path, target.file());
             }
             Err(cause) => report.warning(format!("cannot read {place}: {cause}"), ADVICE),
@@ -72,7 +77,7 @@ pub(super) async fn check(report: &mut Report, target: &mut Target, store: Optio
         Ok(Some(bucket)) => {
             let place = bucket.url().to_string();
             match bucket.list().await {
-                Ok(found) => check(found, place, Destination::S3).check(report, ""),
+                Ok(found) => of_store(found, place, Destination::S3).check(report, ""),
                 Err(error) => {
                     let message = format!("cannot list {place}: {error}");
                     report.advised(Level::Warning, &message);
@@ -86,14 +91,14 @@ pub(super) async fn check(report: &mut Report, target: &mut Target, store: Optio
 
 /// Returns what the service says about its backups: the most on the listener for metrics.
 async fn details(target: &Target) -> Option<Value> {
-    match (&target.metrics, &target.listen) {
-        (Ok(Some(metrics)), _) => readiness_details(loopback_if_unspecified(*metrics), false).await,
-        (_, Ok(listen)) => {
-            let has_tls = target.tls.tls_cert.is_some();
-            readiness_details(loopback_if_unspecified(*listen), has_tls).await
-        }
-        (_, Err(_)) => None,
+    if let Ok(Some(metrics)) = target.metrics
+        && let Some(details) = readiness_details(loopback_if_unspecified(metrics), false).await
+    {
+        return Some(details);
     }
+    let listen = target.listen.as_ref().ok()?;
+    let has_tls = target.tls.tls_cert.is_some();
+    readiness_details(loopback_if_unspecified(*listen), has_tls).await
 }
 
 /// Reports what a ready service says about its backups.
@@ -156,14 +161,13 @@ struct Backups {
     found: Vec<BackupFile>,
     place: String,
     every: SignedDuration,
-    /// `None` if the store cannot be read.
-    store: Option<StoreId>,
+    /// False if the store cannot be read: these may be the backups of another one.
+    is_store_known: bool,
     failures: Option<String>,
 }
 
 impl Backups {
-    fn check_folder(mut self, report: &mut Report, path: &Path, store: Option<&Path>) {
-        self.retain_own();
+    fn check_folder(self, report: &mut Report, path: &Path, store: Option<&Path>) {
         let place = &self.place;
         let newest = past(&self.found, Timestamp::now()).next_back();
         if let Some(BackupFile { name, bytes }) = newest
@@ -192,14 +196,7 @@ impl Backups {
         self.check(report, disk);
     }
 
-    fn retain_own(&mut self) {
-        if let Some(store) = self.store {
-            self.found.retain(|file| file.name.store == store);
-        }
-    }
-
-    fn check(mut self, report: &mut Report, disk: &str) {
-        self.retain_own();
+    fn check(self, report: &mut Report, disk: &str) {
         let place = &self.place;
         let now = Timestamp::now();
         let mut earlier = past(&self.found, now);
@@ -217,8 +214,13 @@ impl Backups {
         let message = match newest {
             None => format!("there is no backup of this store in {place}{disk}"),
             Some(BackupFile { name, bytes }) => format!(
-                "{} in {place}{disk}; the newest is {} old, with {} in {}",
+                "{}{} in {place}{disk}; the newest is {} old, with {} in {}",
                 counted(count as u64, "backup"),
+                if self.is_store_known {
+                    ""
+                } else {
+                    ", perhaps of another store,"
+                },
                 age(now.duration_since(name.time)),
                 counted(name.pets, "animal"),
                 size(*bytes),

@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 
 use super::{
     super::{CommandResult, block_on, escape_for_terminal, escape_path, status},
-    backup_folder::{choose_newest, describe, print_list},
+    backup_folder::{choose_newest, describe, name_older, print_list},
 };
 use backups::{Bucket, S3Error, S3Settings, S3Url};
 use store::explain;
@@ -23,11 +23,12 @@ pub fn list(url: S3Url) -> CommandResult {
     })
 }
 
-/// Downloads a backup, by default the newest, to a temporary file beside the store. Returns the
-/// file, and the address of the backup as shown to people.
+/// Downloads a backup, by default the newest, to a temporary file beside the store, which
+/// `options` name. Returns the file, and the address of the backup as shown to people.
 pub fn download(
     url: S3Url,
     store: &Path,
+    options: &str,
     bar: &ProgressBar,
 ) -> Result<(AtomicFile, String), Box<dyn Error>> {
     let (folder, name) = url.split_name();
@@ -52,7 +53,13 @@ pub fn download(
             bar.set_position((position + part.len() as u64) >> 20);
             file.file().write_all_at(part, position)
         };
-        bucket.read(backup, write).await.map_err(failed(&place))?;
+        if let Err(error) = bucket.read(backup, write).await {
+            let is_damaged = matches!(error, S3Error::Damaged(_));
+            let older = name_older(&found, &backup.name, &place, options);
+            let advice = format!(", restore another backup{older}");
+            let advice = if is_damaged { &*advice } else { "" };
+            return Err((failed(&place)(error) + advice).into());
+        }
         bar.finish_and_clear();
         let name = format!("{place}/{}", backup.name);
         Ok((file, name))

@@ -39,7 +39,8 @@ pub fn print_list(found: &[BackupFile], place: &str) -> CommandResult {
 }
 
 /// Returns the newest backup in a folder. Its content is that with which it was made.
-pub fn newest(path: &Path, store: &Path) -> Result<PathBuf, Box<dyn Error>> {
+/// `options` name the store.
+pub fn newest(path: &Path, store: &Path, options: &str) -> Result<PathBuf, Box<dyn Error>> {
     let found = read(path)?;
     let newest = choose_newest(&found, store, &escape_path(path))?;
     let folder = Folder::new(path);
@@ -48,14 +49,24 @@ pub fn newest(path: &Path, store: &Path) -> Result<PathBuf, Box<dyn Error>> {
     if folder.is_intact(name, |_| true).map_err(failed(path))? {
         return Ok(folder.file(name));
     }
-    let is_older = |it: &&BackupFile| it.name < *name && it.name.store == name.store;
-    let mut older = found.iter().rev().filter(is_older);
-    let next = older.next().map_or_else(String::new, |older| {
-        let file = folder.file(&older.name);
-        let file = shell_quote(&file.to_string_lossy());
-        format!(", such as `petstore restore {file}`")
-    });
-    Err(damaged(&folder.file(name), &next).into())
+    let advice = name_older(&found, name, &path.to_string_lossy(), options);
+    Err(damaged(&folder.file(name), &advice).into())
+}
+
+/// Names the backup before a damaged one, if there is one in that place.
+pub fn name_older(
+    found: &[BackupFile],
+    damaged: &BackupName,
+    place: &str,
+    options: &str,
+) -> String {
+    let is_older = |it: &&BackupFile| it.name < *damaged && it.name.store == damaged.store;
+    let older = found.iter().rfind(is_older);
+    older.map_or_else(String::new, |older| {
+        let backup = format!("{}/{}", place.trim_end_matches('/'), older.name);
+        let backup = shell_quote(&backup);
+        format!(", such as `petstore restore {backup}{options}`")
+    })
 }
 
 /// Fails if the name of a file tells that it is a backup with another content.
@@ -83,24 +94,31 @@ fn damaged(file: &Path, advice: &str) -> String {
     )
 }
 
-/// Returns the newest of the backups in `place`. Of several stores, it is one of that which it is
-/// to replace.
+/// Returns the newest of the backups in `place`: of the store that it is to replace or, if there
+/// is none, of the only one.
 pub fn choose_newest<'a>(
     found: &'a [BackupFile],
     store: &Path,
     place: &str,
 ) -> Result<&'a BackupFile, String> {
     let see = "list them with `petstore restore --list`, and name the one to restore";
-    let mut newest = found.last().ok_or_else(|| {
+    let last = found.last().ok_or_else(|| {
         format!("{place} has no backup that `petstore serve` has made; specify another place")
     })?;
-    if found.iter().any(|it| it.name.store != newest.name.store) {
-        let own = event_source(store).map(|source| StoreId::new(&source));
-        let is_own = |it: &&BackupFile| Some(it.name.store) == own;
-        newest = found.iter().rfind(is_own).ok_or_else(|| {
-            format!("{place} has backups of several stores, but none of this one; {see}")
-        })?;
-    }
+    let shown = escape_path(store);
+    let newest = match event_source(store).map(|source| StoreId::new(&source)) {
+        Some(own) => {
+            let newest = found.iter().rfind(|it| it.name.store == own);
+            newest.ok_or_else(|| format!("{place} has backups, but none of {shown}; {see}"))?
+        }
+        None if found.iter().any(|it| it.name.store != last.name.store) => {
+            return Err(format!(
+                "{place} has backups of several stores, and {shown}, which would say which one is \
+                 meant, is missing or damaged; {see}"
+            ));
+        }
+        None => last,
+    };
     if !past(found, Timestamp::now()).any(|it| it == newest) {
         let name = &newest.name;
         return Err(format!(

@@ -82,6 +82,12 @@ fn advice(code: &str) -> &'static str {
 }
 
 impl S3Error {
+    /// Returns true if a request was rejected because of the object that it was for. Credentials
+    /// that do not allow it are a reason for all of them.
+    pub fn is_about_object(&self) -> bool {
+        matches!(self, Self::Rejected { code, .. } if code != "AccessDenied")
+    }
+
     /// Returns true if the same request may succeed later.
     fn is_transient(&self) -> bool {
         match self {

@@ -55,8 +55,9 @@ pub enum BackupError {
     )]
     Damaged(String),
     #[error(
-        "not enough space in {folder}: the backup takes {size} MiB, and {free} MiB are free, of \
-         which {spared} MiB are left for the service; free some space"
+        "not enough space in {folder}: the backup takes {size} MiB, and {free} MiB are free{}; \
+         free some space",
+        left_for_service(*spared)
     )]
     NoSpace {
         folder: PathBuf,
@@ -198,6 +199,13 @@ fn require_space(folder: &Path, size: u64, store: &Path) -> Result<(), BackupErr
         free: free >> 20,
         spared: spared >> 20,
     })
+}
+
+fn left_for_service(spared: u64) -> String {
+    if spared == 0 {
+        return String::new();
+    }
+    format!(", of which {spared} MiB are left for the service")
 }
 
 /// Returns true if two paths are on the same file system.
