@@ -277,7 +277,7 @@ reproducible: tools
 	echo "Both builds are identical."
 
 # A full run writes bench/RESULTS.md; selected scenarios are only printed.
-bench: TOOLS = wrk h2load:nghttp2-client npm python3 pg_ctlcluster:postgresql setpriv:util-linux
+bench: TOOLS = valgrind wrk h2load:nghttp2-client npm python3 pg_ctlcluster:postgresql setpriv:util-linux
 bench: tools
 	python3 bench/run.py $(SCENARIOS)
 

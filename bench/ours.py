@@ -97,9 +97,11 @@ class Ours:
         shutil.copyfile(kept, folder / "pets.db")
         return folder / "pets.db", key.read_text()
 
-    def service(self, animals: int, details: bool = False) -> Started:
+    def service(self, animals: int, details: bool = False, under: Command = ()) -> Started:
+        """The service, perhaps as an argument of another program."""
         store, key = self.store(animals, details)
-        return self.serve(store, key, animals)
+        petstore = [*under, self.programs / "petstore"]
+        return self.serve_from(f"sqlite:{store}", store.parent, key, animals, petstore)
 
     def service_with_profile(self, profile: str, animals: int) -> Started:
         """The service built with another Cargo profile."""
@@ -194,12 +196,20 @@ class Ours:
         started = Started(process, base, bearer(key), wrong, paths, BODY, range(1, animals + 1))
         return ready(started, store.parent, ":", workers=1)
 
-    def bare_hyper(self, like: Started, request: str, headers: dict[str, str], body: str) -> Started:
+    def bare_hyper(
+        self,
+        like: Started,
+        request: str,
+        headers: dict[str, str],
+        body: str,
+        under: Command = (),
+    ) -> Started:
         """hyper alone, sending the same response as another server."""
         folder = self.work / "data" / f"hyper-{time.monotonic_ns()}"
         folder.mkdir(parents=True)
         (folder / "response").write_bytes(exchange(like.base, request, headers, body))
-        process = spawn([self.programs / "bare-hyper", folder / "response"], folder, {})
+        command = [*under, self.programs / "bare-hyper", folder / "response"]
+        process = spawn(command, folder, {})
         return replace(like, process=process, base="http://" + first_line(folder / "server.log"))
 
     def raw(self, animals: int, action: str, count: int, *options: int) -> float:

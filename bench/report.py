@@ -75,6 +75,16 @@ def with_details(result: Result) -> tuple[str, float, bool]:
     return "at most 1.5 times the CPU of animals with few members", ratio, ratio <= 1.5
 
 
+def few_instructions(result: Result) -> tuple[str, float, bool]:
+    spent = result.median("list, petstore", "cpu") * 1e3
+    return "a cached list takes at most 11,000", spent, spent <= 11_000
+
+
+def as_hyper(result: Result) -> tuple[str, float, bool]:
+    ratio = result.ratio("list, petstore", "list, limit")
+    return "a cached list takes at most 1.05 times those of bare hyper", ratio, ratio <= 1.05
+
+
 def quick_build(result: Result) -> tuple[str, float, bool]:
     ratio = result.ratio("release", "dist")
     return "the release profile's CPU at most 1.05 times that of dist", ratio, ratio <= 1.05
@@ -223,6 +233,7 @@ GOALS = {
     "photos-stores": [with_photos],
     "stalls": [without_stalls],
     "start": [quick],
+    "instructions": [few_instructions, as_hyper],
     "pg-list": [cached],
     "pg-get-cached": [cached],
     "pg-walk": [beside_pgbench],
@@ -287,6 +298,8 @@ def figures(result: Result) -> str:
             for name in result.figures
         ]
         return table(["", "Startup, ms", "Memory, MB"], rows)
+    if result.name == "instructions":
+        return instructions(result)
     if result.figures[first][0].max:
         return latencies(result)
     rows = []
@@ -310,6 +323,15 @@ def latencies(result: Result) -> str:
         row += [f"{result.median(name, figure):.2f}" for figure in ["p50", "p99", "p999"]]
         rows.append([*row, f"{max(round.max for round in rounds):.2f}", errors(rounds)])
     return table(["", "Requests/s", "p50, ms", "p99, ms", "p99.9, ms", "Max, ms", "Errors"], rows)
+
+
+def instructions(result: Result) -> str:
+    rows = []
+    for load in dict.fromkeys(name.rsplit(", ", 1)[0] for name in result.figures):
+        pair = [f"{load}, limit", f"{load}, petstore"]
+        counts = [f"{result.median(name, 'cpu') * 1e3:,.0f}" for name in pair]
+        rows.append([load, *counts, f"{result.ratio(pair[1], pair[0]):.2f}"])
+    return table(["", "bare hyper", "petstore", "× bare hyper"], rows)
 
 
 def errors(rounds: list[Measured]) -> str:

@@ -26,6 +26,7 @@ from pathlib import Path
 from threading import Event
 
 import history as long_history
+import instructions
 import photos
 from history import History
 from load import Load, Measured, Paced, measure, memory, open_loop, processor_time
@@ -722,8 +723,20 @@ SCENARIOS = [
 ]
 
 
+# The loads whose instructions are counted.
+COUNTED = {
+    "list": page,
+    "get": get,
+    "not modified": not_modified,
+    "invalid key": wrong_key,
+    "pages in turn": walk,
+    "create": create(1),
+}
+
+
 def main() -> None:
-    names = [scenario.name for scenario in SCENARIOS] + ["photos", "stalls", "start"]
+    names = [scenario.name for scenario in SCENARIOS]
+    names += ["photos", "stalls", "start", "instructions"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scenarios", nargs="*", help=f"some of: {', '.join(names)}; default: all")
     parser.add_argument("--rounds", type=int, default=4)
@@ -763,6 +776,8 @@ def main() -> None:
         if "start" in chosen:
             progress("start")
             results.append(starts(bench, options.rounds))
+        if "instructions" in chosen:
+            results.append(instructions.compare(bench.ours, COUNTED, options.rounds, progress))
     finally:
         for server in bench.servers.values():
             server.stop()
