@@ -117,6 +117,7 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await page.status(`Rex ${look}`, "sold").waitFor();
       await page.button("Return").click();
       await page.panel.getByText("Returned by “counter-2”").waitFor();
+      await page.status(`Rex ${look}`, "available").waitFor();
 
       await page.edit();
       await page.panel.getByLabel("Name").fill(`Max ${look}`);
