@@ -60,15 +60,12 @@ pub enum Reading {
 }
 
 impl Reading {
-    fn of(name: &BackupName, is_intact: bool) -> Self {
-        if is_intact {
-            return Self::Intact;
-        }
+    fn damaged(name: &BackupName) -> Self {
         tracing::warn!(file = %name, "backup is damaged; it does not count");
         Self::Damaged
     }
 
-    fn failed(name: &BackupName, error: &dyn fmt::Display) -> Self {
+    fn unreadable(name: &BackupName, error: &dyn fmt::Display) -> Self {
         tracing::warn!(file = %name, %error, "backup cannot be read; it does not count");
         Self::Unreadable
     }
@@ -193,8 +190,9 @@ impl Place for FolderPlace {
         let read = self.copier.run(read).await?;
         match read {
             Err(_) if self.copier.worker.is_stopped() => Err(BackupError::Stopped.into()),
-            Err(error) => Ok(Reading::failed(&backup.name, &error)),
-            Ok(is_intact) => Ok(Reading::of(&backup.name, is_intact)),
+            Err(error) => Ok(Reading::unreadable(&backup.name, &error)),
+            Ok(false) => Ok(Reading::damaged(&backup.name)),
+            Ok(true) => Ok(Reading::Intact),
         }
     }
 
@@ -293,8 +291,8 @@ impl Place for BucketPlace {
     async fn read(&mut self, backup: &BackupFile) -> Result<Reading, Error> {
         match self.bucket.read(backup, |_, _| Ok(())).await {
             Ok(()) => Ok(Reading::Intact),
-            Err(S3Error::Damaged(_)) => Ok(Reading::of(&backup.name, false)),
-            Err(error) if error.is_about_object() => Ok(Reading::failed(&backup.name, &error)),
+            Err(S3Error::Damaged(_)) => Ok(Reading::damaged(&backup.name)),
+            Err(error) if error.is_about_object() => Ok(Reading::unreadable(&backup.name, &error)),
             // Another one could not be read back either.
             Err(error) => Err(self.failed()(error)),
         }
@@ -317,8 +315,8 @@ impl Place for BucketPlace {
             // Without that file, the store is copied.
             let _ = match stored {
                 Ok(()) => return Ok(backup),
-                Err(S3Error::FileChanged) => Reading::of(&backup.name, false),
-                Err(S3Error::File(error)) => Reading::failed(&backup.name, &error),
+                Err(S3Error::FileChanged) => Reading::damaged(&backup.name),
+                Err(S3Error::File(error)) => Reading::unreadable(&backup.name, &error),
                 Err(error) => return Err(self.failed()(error)),
             };
         }

@@ -84,12 +84,11 @@ impl Schedule {
 
     /// Continues from the newest backup, after which none is due yet.
     pub fn wait_after(&mut self, newest: Timestamp, now: Timestamp) {
+        self.retry_at = None;
         self.anchor = self.anchor.filter(|anchor| is_past(*anchor, now));
-        match self.anchor {
-            // A backup of this interval that was stored although its attempt failed.
-            Some(anchor) if newest >= anchor => self.succeed(newest),
-            Some(_) => self.retry_at = None,
-            None => self.succeed(newest),
+        // It may have been stored although its attempt failed.
+        if self.anchor.is_none_or(|anchor| anchor <= newest) {
+            self.succeed(newest);
         }
     }
 

@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 
 use super::{
     super::{CommandResult, block_on, escape_for_terminal, escape_path, status},
-    backup_folder::{choose_newest, describe, name_older, print_list},
+    backup_folder::{choose_newest, damaged, describe, name_older, print_list},
 };
 use backups::{Bucket, S3Error, S3Settings, S3Url};
 use store::explain;
@@ -53,16 +53,17 @@ pub fn download(
             bar.set_position((position + part.len() as u64) >> 20);
             file.file().write_all_at(part, position)
         };
-        if let Err(error) = bucket.read(backup, write).await {
-            let is_damaged = matches!(error, S3Error::Damaged(_));
-            let older = name_older(&found, &backup.name, &place, options);
-            let advice = format!(", restore another backup{older}");
-            let advice = if is_damaged { &*advice } else { "" };
-            return Err((failed(&place)(error) + advice).into());
-        }
+        let shown = format!("{place}/{}", backup.name);
+        let read = bucket.read(backup, write).await;
+        read.map_err(|error| match error {
+            S3Error::Damaged(_) => {
+                let older = name_older(&found, &backup.name, &place, options);
+                damaged(&shown, &older)
+            }
+            error => failed(&place)(error),
+        })?;
         bar.finish_and_clear();
-        let name = format!("{place}/{}", backup.name);
-        Ok((file, name))
+        Ok((file, shown))
     })
 }
 

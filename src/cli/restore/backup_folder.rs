@@ -50,7 +50,7 @@ pub fn newest(path: &Path, store: &Path, options: &str) -> Result<PathBuf, Box<d
         return Ok(folder.file(name));
     }
     let advice = name_older(&found, name, &path.to_string_lossy(), options);
-    Err(damaged(&folder.file(name), &advice).into())
+    Err(damaged(&escape_path(&folder.file(name)), &advice).into())
 }
 
 /// Names the backup before a damaged one, if there is one in that place.
@@ -79,17 +79,17 @@ pub fn check_by_name(file: &Path) -> Result<(), String> {
     // A file that cannot be read is reported when it is restored.
     match Folder::new(folder).is_intact(&name, |_| true) {
         Ok(false) => Err(damaged(
-            file,
+            &escape_path(file),
             ", or give this one another name to restore it nevertheless",
         )),
         Ok(true) | Err(_) => Ok(()),
     }
 }
 
-fn damaged(file: &Path, advice: &str) -> String {
-    let shown = escape_path(file);
+/// Says that a backup, as shown to people, is damaged.
+pub fn damaged(backup: &str, advice: &str) -> String {
     format!(
-        "{shown} is damaged: it is not what was written; the store was not changed, restore \
+        "{backup} is damaged: it is not what was written; the store was not changed, restore \
          another backup{advice}"
     )
 }

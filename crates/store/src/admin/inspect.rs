@@ -54,6 +54,12 @@ statements! {
                UNION ALL SELECT max(last_used_at) FROM api_keys) AS recorded";
 }
 
+/// Returns the source of the events of a store, which identifies it.
+pub(super) fn event_source_of(db: &Connection) -> rusqlite::Result<String> {
+    let select = "SELECT source FROM event_log";
+    db.query_row(select, [], |row| row.get(0))
+}
+
 /// Inspects a store, live or not. Never creates or migrates one.
 pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
     let (store, details) = match url {
@@ -69,8 +75,7 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
             } else {
                 None
             };
-            let select = "SELECT source FROM event_log";
-            let event_source = db.query_row(select, [], |row| row.get(0))?;
+            let event_source = event_source_of(&db)?;
             let details = DatabaseDetails::Sqlite {
                 path,
                 event_source,

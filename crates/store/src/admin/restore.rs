@@ -16,7 +16,7 @@ use super::{
     },
     backup::{BackupError, copy_and_check},
     check::UNREADABLE,
-    inspect::last_recorded_change,
+    inspect::{event_source_of, last_recorded_change},
 };
 use system::atomic_file::AtomicFile;
 
@@ -135,8 +135,7 @@ pub fn require_closed(store: &Path) -> Result<(), RestoreError> {
 /// Returns the source of the events of a store, unless it is missing or damaged.
 pub fn event_source(store: &Path) -> Option<String> {
     let (db, _) = sqlite::open_read_only(&sqlite::canonical_path(store).ok()?).ok()?;
-    let select = "SELECT source FROM event_log";
-    db.query_row(select, [], |row| row.get(0)).ok()
+    event_source_of(&db).ok()
 }
 
 /// Returns true if a file is shorter than its header states. SQLite reads the missing part of
