@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, afterEach, before, test } from "node:test";
-import { artefacts, caller, csv, launch, openConsole, openScreen } from "./console.mjs";
+import { artefacts, caller, closePages, csv, launch, openConsole, openScreen } from "./console.mjs";
 import { DIGITS } from "../../crates/api/src/console/js/price.js";
 import { startService } from "./harness.mjs";
 
@@ -22,8 +22,7 @@ after(async () => {
   await service?.stop();
 });
 
-// Close what a failed test left open.
-afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
+afterEach(closePages(() => browser));
 
 const open = (options) => openConsole(browser, service.address, key, options);
 const addAnimal = (name, more) => call("POST", "pets", { name, categoryId: 1, status: "available", ...more });

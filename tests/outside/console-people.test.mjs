@@ -5,7 +5,7 @@ import { after, afterEach, before, test } from "node:test";
 import jsQR from "jsqr";
 import { PNG } from "pngjs";
 import { modulesOf } from "../../crates/api/src/console/js/qr.js";
-import { caller, launch, openConsole, startProxy } from "./console.mjs";
+import { caller, closePages, launch, openConsole, startProxy } from "./console.mjs";
 import { startService } from "./harness.mjs";
 
 const PHONE = { width: 390, height: 844 };
@@ -29,8 +29,7 @@ after(async () => {
   await service?.stop();
 });
 
-// Close what a failed test left open.
-afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
+afterEach(closePages(() => browser));
 
 const link = (secret, address = lan) => `${address}/console#invitation=${secret}`;
 const invite = (name, more) => call("POST", "keys/invitations", { name, scopes: STAFF, ...more });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
-import { caller, launch, openConsole, openScreen } from "./console.mjs";
+import { caller, closePages, launch, openConsole, openScreen } from "./console.mjs";
 import { startService } from "./harness.mjs";
 
 let service, browser, key, call;
@@ -20,8 +20,7 @@ after(async () => {
   await service?.stop();
 });
 
-// Close what a failed test left open.
-afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
+afterEach(closePages(() => browser));
 
 const addAnimal = (name, more) => call("POST", "pets", { name, categoryId: 1, status: "available", ...more });
 const USD = (amount) => ({ amount, currency: "USD" });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
-import { caller, launch, openConsole } from "./console.mjs";
+import { caller, closePages, launch, openConsole } from "./console.mjs";
 import { startService } from "./harness.mjs";
 
 let service, browser, key, call;
@@ -22,8 +22,7 @@ after(async () => {
   await service?.stop();
 });
 
-// Close what a failed test left open.
-afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
+afterEach(closePages(() => browser));
 
 const CHIPS = { Fifteen: "985000000000042", Ten: "1234567890", Nine: "123456789" };
 

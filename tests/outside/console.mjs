@@ -165,6 +165,18 @@ export async function openScreen(browser, address, key, screen) {
   return page;
 }
 
+// Closes what a failed test left open, and says what was on its pages.
+export const closePages = (browser) => async (test) => {
+  for (const context of browser().contexts()) {
+    for (const page of test.passed ? [] : context.pages()) {
+      const text = await page.innerText("body", { timeout: 5000 }).catch(String);
+      test.diagnostic(`${page.url()} had this text:\n${text}`);
+      await page.screenshot({ path: `${artefacts}/failed-${Date.now()}.png`, timeout: 5000 }).catch(() => {});
+    }
+    await context.close();
+  }
+};
+
 // A service and a browser for the tests of a file, which start and end with them. `prepare` gets them before the first test.
 export function useConsole({ prepare, ...options } = {}) {
   const store = {
@@ -180,8 +192,7 @@ export function useConsole({ prepare, ...options } = {}) {
     store.call = caller(store.service.address, store.key);
     await prepare?.(store);
   });
-  // Close what a failed test left open.
-  afterEach(() => Promise.all(store.browser.contexts().map((context) => context.close())));
+  afterEach(closePages(() => store.browser));
   after(async () => {
     await store.browser?.close();
     await store.service?.stop();

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, afterEach, before, test } from "node:test";
-import { artefacts, caller, launch, openConsole } from "./console.mjs";
+import { artefacts, caller, closePages, launch, openConsole } from "./console.mjs";
 import { startService } from "./harness.mjs";
 
 let service, browser, key, call;
@@ -20,8 +20,7 @@ after(async () => {
   await service?.stop();
 });
 
-// Close what a failed test left open.
-afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
+afterEach(closePages(() => browser));
 
 const open = (options, secret = key) => openConsole(browser, service.address, secret, options);
 const addAnimal = (name, more) => call("POST", "pets", { name, categoryId: 1, status: "available", ...more });

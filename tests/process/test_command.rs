@@ -14,7 +14,10 @@ const FAILING_RUST: &str = r#"
 const FAILING_JAVASCRIPT: &str = r#"
     import { test } from "node:test";
     test("JavaScript test that passes", () => {});
-    test("JavaScript test that fails", () => { throw new Error("the reason in JavaScript"); });
+    test("JavaScript test that fails", (test) => {
+        test.diagnostic("The page had this text:\nNothing here");
+        throw new Error("the reason in JavaScript");
+    });
 "#;
 
 /// Runs the script of `make test` with these commands as two of its parts.
@@ -52,6 +55,7 @@ fn a_failed_run_ends_with_every_failed_test() {
         "the reason in Rust",
         "JavaScript test that fails",
         "the reason in JavaScript",
+        "Nothing here",
     ] {
         assert!(end.contains(expected), "{expected} in {end}");
     }
