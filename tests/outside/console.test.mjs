@@ -287,8 +287,13 @@ test("what others change appears, without losing what is typed", async () => {
   await addAnimal("Newcomer");
   await page.row("Newcomer").waitFor();
   await all.filter({ hasText: String(total + 1) }).waitFor();
+  await page.panel.getByRole("combobox", { name: "Category" }).selectOption("Another number…");
+  await page.keyboard.type("-");
+  await call("PATCH", `pets/${id}`, { location: "Kennel 4" });
+  await page.row("Nova").getByTitle("Kennel 4").waitFor();
+  await page.keyboard.type("7");
   await page.button("Save changes").click();
-  await page.row("Nova the dog").waitFor();
+  await page.row("Nova the dog").getByText("no. -7").waitFor();
 
   // Nor the focus.
   await page.button("Delete animal…").focus();

@@ -38,6 +38,8 @@ function categoryInputs() {
       return (category.value === OTHER && number.value.trim()) || category.value;
     },
     set value(id) {
+      // It is being typed.
+      if (id === this.value && document.activeElement === showTyped()) return;
       const options = names.sorted();
       if (/\d/.test(id) && !names.categories.has(id)) options.push([id, `no. ${id}`]);
       options.push([NEW, "New category…"], [OTHER, "Another number…"]);
