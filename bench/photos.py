@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -25,17 +26,18 @@ CREATE_RATE = 500
 WIDTH, HEIGHT = 4000, 3000
 # Seconds after which an upload that is told to come back gives up.
 PATIENCE = 300
-# Each animal gets the photo of the first one.
-COPY_PHOTO = """
-    INSERT INTO photos (id, pet_id, width, height, sha256, thumb_size, full_size, created_at)
+# Animals get the photo of the first one, so many at a time: the write-ahead log stays small.
+COPIED = 2000
+COPY_PHOTO = [
+    """INSERT INTO photos (id, pet_id, width, height, sha256, thumb_size, full_size, created_at)
     SELECT pets.id, pets.id, width, height, sha256, thumb_size, full_size, created_at
-    FROM pets, photos AS first WHERE first.id = 1 AND pets.id > 1;
-    INSERT INTO photo_parts
-    SELECT photos.id, kind, part, bytes
-    FROM photos JOIN photo_parts ON photo_id = 1 WHERE photos.id > 1;
-    UPDATE pets SET photos = replace(
+    FROM pets, photos AS first WHERE first.id = 1 AND pets.id BETWEEN ? AND ?""",
+    """INSERT INTO photo_parts SELECT photos.id, kind, part, bytes
+    FROM photos JOIN photo_parts ON photo_id = 1 WHERE photos.id BETWEEN ? AND ?""",
+    """UPDATE pets SET photos = replace(
         (SELECT photos FROM pets WHERE id = 1), '"id":1,', '"id":' || id || ',')
-    WHERE id > 1;"""
+    WHERE id BETWEEN ? AND ?""",
+]
 
 
 def picture(bench: "Bench") -> bytes:
@@ -133,9 +135,11 @@ def stores(
             us.stop()
             if status != 201:
                 raise RuntimeError(f"an upload has the status {status}")
-            with sqlite3.connect(store) as db:
-                db.executescript(COPY_PHOTO)
-            db.close()
+            with closing(sqlite3.connect(store)) as db:
+                for start in range(2, ANIMALS + 1, COPIED):
+                    with db:
+                        for statement in COPY_PHOTO:
+                            db.execute(statement, (start, start + COPIED - 1))
         database, copy = f"--database=sqlite:{store}", store.with_name("backup.db")
         os.sync()
         backup = timed(lambda: bench.ours.program("petstore", "backup", copy, database))
