@@ -15,6 +15,9 @@ use super::{
 use domain::api_key::{KeyHash, PresentedKey, Scopes};
 use server::header_values;
 
+/// The scheme in front of an API key.
+const BEARER: &[u8] = b"bearer ";
+
 pub struct Authenticator {
     keys: Arc<KeyCache>,
     known: KnownSecrets,
@@ -157,10 +160,9 @@ fn presented_key(headers: &HeaderMap) -> Result<PresentedKey<'_>, AuthFailure> {
     if values.next().is_some() {
         return Err(AuthFailure::Repeated);
     }
-    let credentials = first.to_str().map_err(|_| AuthFailure::Malformed)?;
-    match credentials.trim().split_once(' ') {
-        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
-            PresentedKey::parse(key.trim_start()).ok_or(AuthFailure::Malformed)
+    match first.as_bytes().trim_ascii().split_at_checked(BEARER.len()) {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case(BEARER) => {
+            PresentedKey::parse(key.trim_ascii_start()).ok_or(AuthFailure::Malformed)
         }
         _ => Err(AuthFailure::Missing),
     }

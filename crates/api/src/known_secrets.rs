@@ -5,35 +5,34 @@
 //! key is valid is looked up for each request, so a revoked or expired key is rejected as soon as
 //! before.
 
-use std::hash::{BuildHasher, RandomState};
-
 use domain::api_key::{KeyHash, PresentedKey};
 use quick_cache::sync::Cache;
+use siphasher::sip128::SipHasher13;
 
 /// As many keys as are in use at a time in a large installation. An entry has 48 bytes.
 const CAPACITY: usize = 4096;
 
 pub struct KnownSecrets {
-    /// SipHash with a key that is random in each process.
-    key: RandomState,
+    /// With a key that is random in each process.
+    hasher: SipHasher13,
     hashes: Cache<Fingerprint, KeyHash>,
 }
 
 /// A keyed hash of a secret, of 128 bits: a client that does not know the key finds no two secrets
 /// with the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint([u64; 2]);
+pub struct Fingerprint(u128);
 
 impl KnownSecrets {
     pub fn new() -> Self {
         Self {
-            key: RandomState::new(),
+            hasher: SipHasher13::new_with_key(&rand::random()),
             hashes: Cache::new(CAPACITY),
         }
     }
 
     pub fn fingerprint(&self, presented: &PresentedKey) -> Fingerprint {
-        Fingerprint([0_u8, 1].map(|half| self.key.hash_one((half, presented.as_str()))))
+        Fingerprint(self.hasher.hash(presented.as_bytes()).as_u128())
     }
 
     pub fn get(&self, fingerprint: Fingerprint) -> Option<KeyHash> {

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use data_encoding::HEXLOWER;
 use futures_util::{
     FutureExt,
     future::{BoxFuture, Either},
@@ -161,9 +162,10 @@ thread_local! {
 
 /// Generates 32 random hexadecimal digits.
 fn new_request_id() -> HeaderValue {
-    let random: u128 = RANDOM.with_borrow_mut(SmallRng::random);
-    HeaderValue::try_from(format!("{random:032x}"))
-        .expect("hexadecimal digits are valid in a header")
+    let random: [u8; 16] = RANDOM.with_borrow_mut(SmallRng::random);
+    let mut digits = [0; 32];
+    HEXLOWER.encode_mut(&random, &mut digits);
+    HeaderValue::from_bytes(&digits).expect("hexadecimal digits are valid in a header")
 }
 
 /// Adds the common headers to a response that does not pass through [`handle`].

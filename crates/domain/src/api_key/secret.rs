@@ -26,7 +26,7 @@ impl ApiKeySecret {
             .take(RANDOM_CHARS)
             .map(char::from)
             .collect();
-        let checksum = checksum(&random).map(char::from);
+        let checksum = checksum(random.as_bytes()).map(char::from);
         Self(format!(
             "{}{random}{}",
             Self::PREFIX,
@@ -68,39 +68,39 @@ impl KeyHash {
 
 /// A secret as a client presents it: its format is valid, its checksum may be wrong.
 pub struct PresentedKey<'a> {
-    text: &'a str,
-    random: &'a str,
-    checksum: &'a str,
+    bytes: &'a [u8],
+    random: &'a [u8],
+    checksum: &'a [u8],
 }
 
 impl<'a> PresentedKey<'a> {
-    pub fn parse(text: &'a str) -> Option<Self> {
-        let rest = text.strip_prefix(ApiKeySecret::PREFIX)?;
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let rest = bytes.strip_prefix(ApiKeySecret::PREFIX.as_bytes())?;
         let (random, checksum) = rest.split_at_checked(RANDOM_CHARS)?;
         (checksum.len() == CHECKSUM_CHARS).then_some(Self {
-            text,
+            bytes,
             random,
             checksum,
         })
     }
 
-    pub fn as_str(&self) -> &str {
-        self.text
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes
     }
 
     pub fn hash(&self) -> KeyHash {
-        KeyHash(Sha256::digest(self.text).into())
+        KeyHash(Sha256::digest(self.bytes).into())
     }
 
     /// Returns true if the checksum is valid, as that of every generated key is.
     pub fn has_valid_checksum(&self) -> bool {
-        self.checksum.as_bytes() == checksum(self.random)
+        self.checksum == checksum(self.random)
     }
 }
 
-fn checksum(random: &str) -> [u8; CHECKSUM_CHARS] {
+fn checksum(random: &[u8]) -> [u8; CHECKSUM_CHARS] {
     const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let mut rest = crc32fast::hash(random.as_bytes());
+    let mut rest = crc32fast::hash(random);
     let mut digits = [0; CHECKSUM_CHARS];
     for digit in digits.iter_mut().rev() {
         *digit = BASE62[(rest % 62) as usize];
