@@ -115,8 +115,7 @@ impl<P: Place> Keeper<P> {
     async fn take_if_due(&mut self, now: Timestamp) -> Result<Attempt, Error> {
         let listed = self.place.list().await?;
         let is_listed = |name: &BackupName| listed.iter().any(|it| it.name == *name);
-        self.rejected
-            .retain(|name, reading| *reading == Reading::Damaged && is_listed(name));
+        self.rejected.retain(|name, _| is_listed(name));
         self.newest = self.find_newest(&listed, now).await?;
         if let Some(newest) = &self.newest
             && !self.schedule.is_due(newest.name.time, now)
@@ -140,24 +139,29 @@ impl<P: Place> Keeper<P> {
         now: Timestamp,
     ) -> Result<Option<BackupFile>, Error> {
         for backup in past(listed, now).rev() {
-            if self.rejected.contains_key(&backup.name) {
+            if self.rejected.get(&backup.name) == Some(&Reading::Damaged) {
                 continue;
             }
             if self.newest.as_ref() == Some(backup) {
                 return Ok(self.newest.clone());
             }
             match self.place.read(backup).await? {
-                Reading::Intact => return Ok(Some(backup.clone())),
+                Reading::Intact => {
+                    self.rejected.remove(&backup.name);
+                    return Ok(Some(backup.clone()));
+                }
                 reading => self.rejected.insert(backup.name.clone(), reading),
             };
         }
         Ok(None)
     }
 
-    /// Deletes the oldest backups beyond the number to keep. Damaged ones and those from the
-    /// future neither count nor are they deleted.
+    /// Deletes the oldest backups beyond the number to keep. Those that are damaged, unreadable or
+    /// from the future are neither counted nor deleted.
     async fn prune(&mut self, earlier: &[BackupFile], made: &BackupFile, now: Timestamp) {
-        let counts = |it: &&BackupFile| *it != made && !self.rejected.contains_key(&it.name);
+        // The new one may have taken the place of a damaged one of another size.
+        let counts =
+            |it: &&BackupFile| it.name != made.name && !self.rejected.contains_key(&it.name);
         let earlier = past(earlier, now).rev().filter(counts);
         let mut failures = 0;
         let mut last_error = None;

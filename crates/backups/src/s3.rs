@@ -157,7 +157,10 @@ impl Bucket {
         ];
         let reply = self.request(Method::GET, None, query, Bytes::new()).await?;
         for upload in elements(text(&reply.body)?, "Upload") {
-            let name = element(upload, "Key").and_then(backup_name);
+            // Uploads deeper in the bucket are those of others.
+            let key = element(upload, "Key").map(unescape).unwrap_or_default();
+            let name = key.strip_prefix(self.url.prefix());
+            let name = name.and_then(|name| name.parse::<BackupName>().ok());
             let id = element(upload, "UploadId").map(unescape);
             if let (Some(name), Some(id)) = (name, id)
                 && name.store == store
